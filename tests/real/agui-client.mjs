@@ -2,7 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { format } from "node:util";
-import { headers, json, readFlags, report } from "./command-line.mjs";
+import { headers, json, readFlags, refuse, report } from "./command-line.mjs";
 
 const PACKAGES = { "1.0.0": "@ag-ui/client", "0.0.59": "agui-client-0-0-59" };
 
@@ -22,10 +22,7 @@ const flags = readFlags(
 );
 const packageName = PACKAGES[flags.client];
 if (packageName === undefined) {
-  report(
-    { client: flags.client, error: { name: "Usage", message: "unknown client" } },
-    `--client ${flags.client} is not one of ${Object.keys(PACKAGES).join(", ")}`,
-  );
+  refuse(`--client ${flags.client} is not one of ${Object.keys(PACKAGES).join(", ")}`);
 }
 
 const warnings = [];
@@ -67,12 +64,22 @@ const subscriber = {
   },
 };
 
+// `fetch` says only that it failed; why is in the cause.
+function describe(error) {
+  return {
+    name: error.name ?? "Error",
+    message: String(error.message ?? error),
+    cause: error.cause === undefined ? null : String(error.cause?.message ?? error.cause),
+    status: error.status ?? null,
+  };
+}
+
 function finish(outcome, { error = null, result = null, timedOut = false } = {}) {
   report(
     {
       client: flags.client,
       outcome,
-      error: error === null ? null : { name: error.name ?? "Error", message: String(error.message ?? error), status: error.status ?? null },
+      error: error === null ? null : describe(error),
       threadId: agent.threadId,
       events,
       messages: agent.messages,

@@ -57,7 +57,7 @@ answer.status = response.status;
 answer.headers = Object.fromEntries(response.headers);
 try {
   if (!(response.headers.get("content-type") ?? "").startsWith("text/event-stream")) {
-    answer.text = await response.text();
+    answer.text = (await response.text()) || null;
     answer.ended = true;
     finish();
   }

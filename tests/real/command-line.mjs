@@ -4,8 +4,8 @@
 import { writeSync } from "node:fs";
 import { parseArgs } from "node:util";
 
-// A flag that is wrong is the fault of the test that passed it, so it ends the script rather than being ignored.
-function refuse(message) {
+/** Ends the script: a flag that is wrong is the fault of the test that passed it, and must not be ignored. */
+export function refuse(message) {
   process.stderr.write(`${message}\n`);
   process.exit(1);
 }

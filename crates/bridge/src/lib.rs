@@ -1,1 +1,27 @@
-//! (skeleton)
+//! The bridge between the two protocols: AG-UI events into frames, and frames out to AG-UI events.
+//!
+//! - [`Recorder`] writes a run's log. Agents of this server write through its handles.
+//! - [`Upstream`] and [`Ingest`] write an upstream agent's AG-UI events through the same recorder.
+//! - [`Projection`] derives AG-UI events from the log: the way out, and the inverse of the ingest.
+//! - [`LogState`] is what a log says so far: how a writer continues one that it did not begin.
+//!
+//! No I/O, no clock, no randomness.
+
+mod coalescer;
+mod ingest;
+mod log_state;
+mod projection;
+mod recorder;
+mod upstream;
+mod usage;
+
+pub use coalescer::{COALESCE_BYTES, COALESCE_MILLIS};
+pub use ingest::{Ingest, Replayed};
+pub use log_state::{LogState, LogStateError};
+pub use projection::{Peer, Projection, ProjectionError, StoredPayload};
+pub use recorder::{
+    Agui, Completion, Ending, Failure, Open, Opening, PARTS_PAYLOAD, Payload, Recorded, Recorder, Suspension,
+    TEXT_PAYLOAD, ToolOutput, kind,
+};
+pub use upstream::{ExchangeEnd, Upstream, UpstreamStep, started_members};
+pub use usage::{usage_from_agui, usage_to_agui};

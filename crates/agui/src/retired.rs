@@ -1,0 +1,190 @@
+//! Translation of retired shapes (basic/versioning, "Retired shapes").
+//!
+//! It runs before enforcement, which judges by the current protocol and would strip what is translated here. Each
+//! translation is mentioned once a stream, and every time when it loses content.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use crate::warning::{Warning, WarningRule};
+
+/// Translates the events of one stream.
+#[derive(Debug, Default)]
+pub(crate) struct RetiredShapes {
+    run_id: String,
+    minted: usize,
+    span: Option<String>,
+    message: Option<String>,
+    mentioned: HashSet<&'static str>,
+}
+
+impl RetiredShapes {
+    /// Translates whatever is retired in the event, in place.
+    pub(crate) fn translate(&mut self, value: &mut Value, event: usize, warnings: &mut Vec<Warning>) {
+        let Value::Object(members) = value else { return };
+        let Some(name) = members.get("type").and_then(Value::as_str).map(str::to_owned) else { return };
+        self.nulls(&name, members, event, warnings);
+        match name.as_str() {
+            "RUN_STARTED" => {
+                if let Some(run_id) = members.get("runId").and_then(Value::as_str) {
+                    run_id.clone_into(&mut self.run_id);
+                }
+                self.span = None;
+                self.message = None;
+                if let Some(input) = members.get_mut("input") {
+                    translate_input(input, "/input", event, warnings);
+                }
+            }
+            "MESSAGES_SNAPSHOT" => {
+                if let Some(messages) = members.get_mut("messages") {
+                    translate_messages(messages, "/messages", event, warnings);
+                }
+            }
+            _ => self.thinking(&name, members, event, warnings),
+        }
+    }
+
+    /// Optional members that older producers write as `null`.
+    fn nulls(&mut self, name: &str, members: &mut Map<String, Value>, event: usize, warnings: &mut Vec<Warning>) {
+        let candidates: [(&'static str, bool); 4] = [
+            ("rawEvent", true),
+            ("result", matches!(name, "RUN_FINISHED" | "SUBAGENT_FINISHED")),
+            ("outcome", name == "RUN_FINISHED"),
+            ("parentMessageId", matches!(name, "TOOL_CALL_START" | "TOOL_CALL_CHUNK")),
+        ];
+        for (member, retired) in candidates {
+            if retired && members.get(member).is_some_and(Value::is_null) {
+                members.shift_remove(member);
+                if self.mentioned.insert(member) {
+                    let message = format!("{name} carries the retired {member}: null; it was read as an absent member.");
+                    warnings.push(retired_shape(message, event, format!("/{member}")));
+                }
+            }
+        }
+    }
+
+    /// `THINKING_*` became `REASONING_*`, which carries ids. The ids are made from the run's, so that the same stream
+    /// always yields the same ones.
+    fn thinking(&mut self, name: &str, members: &mut Map<String, Value>, event: usize, warnings: &mut Vec<Warning>) {
+        let (retired, current) = match name {
+            "THINKING_START" => ("THINKING_START", "REASONING_START"),
+            "THINKING_END" => ("THINKING_END", "REASONING_END"),
+            "THINKING_TEXT_MESSAGE_START" => ("THINKING_TEXT_MESSAGE_START", "REASONING_MESSAGE_START"),
+            "THINKING_TEXT_MESSAGE_CONTENT" => ("THINKING_TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT"),
+            "THINKING_TEXT_MESSAGE_END" => ("THINKING_TEXT_MESSAGE_END", "REASONING_MESSAGE_END"),
+            _ => return,
+        };
+        if self.mentioned.insert(retired) {
+            let message = format!("{retired} is retired; it was translated to {current}.");
+            warnings.push(retired_shape(message, event, "/type".to_owned()));
+        }
+        let id = match name {
+            "THINKING_START" => {
+                if let Some(title) = members.shift_remove("title") {
+                    let message =
+                        format!("{retired} carries the title {title}, which {current} cannot; it was dropped.");
+                    warnings.push(retired_shape(message, event, "/title".to_owned()));
+                }
+                self.span = Some(self.mint());
+                self.span.clone()
+            }
+            "THINKING_TEXT_MESSAGE_START" => {
+                members.insert("role".to_owned(), Value::from("reasoning"));
+                self.message = Some(self.mint());
+                self.message.clone()
+            }
+            "THINKING_END" => self.span.take(),
+            "THINKING_TEXT_MESSAGE_END" => self.message.take(),
+            _ => self.message.clone(),
+        };
+        // Without an opener there is no id to continue. One that nothing opened lets verification say so.
+        let id = id.unwrap_or_else(|| self.mint());
+        members.insert("type".to_owned(), Value::from(current));
+        members.insert("messageId".to_owned(), Value::from(id));
+    }
+
+    fn mint(&mut self) -> String {
+        self.minted += 1;
+        format!("{}-thinking-{}", self.run_id, self.minted)
+    }
+}
+
+/// Translates what is retired in a run input that stands at `path`.
+pub(crate) fn translate_input(input: &mut Value, path: &str, event: usize, warnings: &mut Vec<Warning>) {
+    let Value::Object(members) = input else { return };
+    // A client sends its state back, and a STATE_SNAPSHOT may have made it null.
+    for member in ["forwardedProps", "state"] {
+        drop_null(members, member, path, event, warnings);
+    }
+    for (list, member) in [("tools", "parameters"), ("resume", "payload")] {
+        let Some(Value::Array(entries)) = members.get_mut(list) else { continue };
+        for (index, entry) in entries.iter_mut().enumerate() {
+            if let Value::Object(entry) = entry {
+                drop_null(entry, member, &format!("{path}/{list}/{index}"), event, warnings);
+            }
+        }
+    }
+    if let Some(messages) = members.get_mut("messages") {
+        translate_messages(messages, &format!("{path}/messages"), event, warnings);
+    }
+}
+
+fn drop_null(members: &mut Map<String, Value>, member: &str, path: &str, event: usize, warnings: &mut Vec<Warning>) {
+    if members.get(member).is_some_and(Value::is_null) {
+        members.shift_remove(member);
+        let path = format!("{path}/{member}");
+        let message = format!("The retired null at {path} was read as an absent member.");
+        warnings.push(retired_shape(message, event, path));
+    }
+}
+
+fn translate_messages(messages: &mut Value, path: &str, event: usize, warnings: &mut Vec<Warning>) {
+    let Value::Array(messages) = messages else { return };
+    for (index, message) in messages.iter_mut().enumerate() {
+        let Some(Value::Array(parts)) = message.get_mut("content") else { continue };
+        for (place, part) in parts.iter_mut().enumerate() {
+            let path = format!("{path}/{index}/content/{place}");
+            if let Value::Object(members) = &mut *part {
+                drop_null(members, "metadata", &path, event, warnings);
+            }
+            // CopilotKit writes a binary part beside the modern part of the same bytes only in its own history; a
+            // duplicate is harmless and is kept.
+            if let Some(modern) = modern_part(part) {
+                let kind = modern["type"].as_str().unwrap_or_default();
+                let message = format!("The retired binary part at {path} was translated to a part of type {kind}.");
+                warnings.push(retired_shape(message, event, path));
+                *part = modern;
+            }
+        }
+    }
+}
+
+/// The media part that a `binary` part stands for; `None` when it is none, or carries only an id and so no bytes.
+fn modern_part(part: &Value) -> Option<Value> {
+    if part.get("type")? != "binary" {
+        return None;
+    }
+    let text = |member: &str| part.get(member).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let mime_type = text("mimeType")?;
+    let kind = match mime_type.split_once('/') {
+        Some((kind @ ("image" | "audio" | "video"), _)) => kind,
+        _ => "document",
+    };
+    let (source, value) = match text("data") {
+        Some(data) => ("data", data),
+        None => ("url", text("url")?),
+    };
+    let mut modern = serde_json::json!({
+        "type": kind,
+        "source": { "type": source, "value": value, "mimeType": mime_type },
+    });
+    if let Some(filename) = text("filename") {
+        modern["metadata"] = serde_json::json!({ "filename": filename });
+    }
+    Some(modern)
+}
+
+fn retired_shape(message: String, event: usize, path: String) -> Warning {
+    Warning { rule: WarningRule::RetiredShape, message, event, path: Some(path) }
+}

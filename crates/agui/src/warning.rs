@@ -1,0 +1,92 @@
+//! What a consumer mentions without rejecting the stream.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// Why a warning was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WarningRule {
+    /// An event of a type that 1.0 does not describe was dropped (basic/processing).
+    UnknownEvent,
+    /// A property that 1.0 does not describe was stripped (basic/processing).
+    UnknownProperty,
+    /// A member of a union or of a closed set of strings that 1.0 does not describe was stripped (basic/processing).
+    UnknownMember,
+    /// A `null` from a peer of before 1.0 was read as an absent member (basic/versioning).
+    NullMember,
+    /// A retired shape was translated (basic/versioning, "Retired shapes").
+    RetiredShape,
+    /// The producer declares a newer version (basic/versioning, "Version negotiation").
+    NewerVersion,
+    /// The producer declares a version that is not `MAJOR.MINOR` (basic/versioning, "Version negotiation").
+    UninterpretableVersion,
+    /// A well-formed patch did not apply, and the old value was kept (patterns/snapshots).
+    PatchNotApplied,
+    /// An activity event names a message that is none of the activities (events/activity).
+    ActivityTarget,
+    /// An encrypted value names nothing that can hold it (events/reasoning).
+    EncryptedValueTarget,
+    /// Streamed text names a message that cannot hold it.
+    TextTarget,
+    /// A tool call names a parent message that cannot hold it.
+    ToolCallParent,
+    /// No run on the stream is the one that the input asked for (basic/run-input, "Identity").
+    RequestedRunMissing,
+    /// The stream stopped inside an SSE event, which was discarded.
+    UnterminatedEvent,
+}
+
+impl WarningRule {
+    /// The rule's stable name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownEvent => "unknown-event",
+            Self::UnknownProperty => "unknown-property",
+            Self::UnknownMember => "unknown-member",
+            Self::NullMember => "null-member",
+            Self::RetiredShape => "retired-shape",
+            Self::NewerVersion => "newer-version",
+            Self::UninterpretableVersion => "uninterpretable-version",
+            Self::PatchNotApplied => "patch-not-applied",
+            Self::ActivityTarget => "activity-target",
+            Self::EncryptedValueTarget => "encrypted-value-target",
+            Self::TextTarget => "text-target",
+            Self::ToolCallParent => "tool-call-parent",
+            Self::RequestedRunMissing => "requested-run-missing",
+            Self::UnterminatedEvent => "unterminated-event",
+        }
+    }
+}
+
+impl fmt::Display for WarningRule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl Serialize for WarningRule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// Something a developer should know about a stream or an input that was accepted all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// Why it was given.
+    pub rule: WarningRule,
+    /// What happened, to what, and what was done.
+    pub message: String,
+    /// The event of the stream that it is about, counted from 0; 0 for a run input.
+    pub event: usize,
+    /// JSON Pointer of the place in the event, when it is about one.
+    pub path: Option<String>,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "event {}: {}", self.event, self.message)
+    }
+}

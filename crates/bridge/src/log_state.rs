@@ -1,0 +1,181 @@
+//! What a run's log says so far: the part of the state that continues across attempts, suspensions and restarts.
+//!
+//! A [`LogState`] is a fold over the log's frames, so that it can be built from a stored log as well as kept while
+//! recording. Recording and restoring go through the same [`LogState::apply`]: they cannot disagree.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use runwire_frame::{Data, Frame, RunStatus, SegmentId, Timestamp, UsageLedger};
+
+/// A segment that has started and not ended.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenSegment {
+    pub id: SegmentId,
+    pub started_at: Timestamp,
+    /// Whether its first delta is in the log; later ones may wait to be joined.
+    pub has_delta: bool,
+    pub tool: Option<ToolState>,
+}
+
+/// Where the tool call of a `tool` segment stands.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolState {
+    pub call_id: String,
+    pub slug: String,
+    pub arguments: String,
+    pub arguments_complete: bool,
+    pub answered: bool,
+}
+
+/// A fold over a run's log: what a writer must know to continue it.
+#[derive(Clone, Debug)]
+pub struct LogState {
+    pub(crate) run_id: Arc<str>,
+    pub(crate) head: u64,
+    pub(crate) last_ts: Timestamp,
+    pub(crate) status: RunStatus,
+    pub(crate) attempt: u32,
+    pub(crate) started_at: Option<Timestamp>,
+    /// By number, so that closing in reverse closes what is inside before what is around it.
+    pub(crate) open: BTreeMap<u64, OpenSegment>,
+    pub(crate) last_segment: u64,
+    pub(crate) usage: UsageLedger,
+    pub(crate) suspend_kind: Option<runwire_frame::SuspendKind>,
+    pub(crate) ended: bool,
+}
+
+/// A frame cannot follow the log so far.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogStateError {
+    /// A position is missing or repeated.
+    #[error("frame {got} of run `{run_id}` stands where frame {expected} belongs")]
+    Order {
+        /// The run.
+        run_id: Arc<str>,
+        /// The position that is due.
+        expected: u64,
+        /// The position that came.
+        got: u64,
+    },
+    /// A segment's name is not one that this writer gives.
+    #[error("frame {seq} names segment `{segment}`, which is no segment that this log opened")]
+    Segment {
+        /// The frame.
+        seq: u64,
+        /// The name.
+        segment: String,
+    },
+}
+
+impl LogState {
+    /// The state of a run whose log is still empty.
+    pub fn new(run_id: impl Into<Arc<str>>) -> LogState {
+        LogState {
+            run_id: run_id.into(),
+            head: 0,
+            last_ts: Timestamp::from_unix_millis(i64::MIN),
+            status: RunStatus::Queued,
+            attempt: 0,
+            started_at: None,
+            open: BTreeMap::new(),
+            last_segment: 0,
+            usage: UsageLedger::default(),
+            suspend_kind: None,
+            ended: false,
+        }
+    }
+
+    /// The last position in the log; 0 while it is empty.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Where the run stands.
+    pub fn status(&self) -> RunStatus {
+        self.status
+    }
+
+    /// The current attempt; 0 before the first.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Whether the log has its `run.end`.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Takes the next frame of the log.
+    ///
+    /// # Errors
+    /// When the frame's position is not the next one, or it names a segment that the log did not open.
+    pub fn apply(&mut self, frame: &Frame) -> Result<(), LogStateError> {
+        if frame.seq != self.head + 1 {
+            return Err(LogStateError::Order { run_id: self.run_id.clone(), expected: self.head + 1, got: frame.seq });
+        }
+        match &frame.data {
+            Data::RunStart(start) => {
+                self.attempt = start.attempt;
+                self.started_at.get_or_insert(frame.ts);
+            }
+            Data::RunStatus(change) => self.status = change.status,
+            Data::RunEnd(_) => self.ended = true,
+            Data::Suspend(suspend) => self.suspend_kind = Some(suspend.kind),
+            Data::Resume(_) => self.suspend_kind = None,
+            Data::SegmentStart(_) => {
+                let (number, id) = segment_number(frame)?;
+                self.last_segment = self.last_segment.max(number);
+                let segment = OpenSegment { id, started_at: frame.ts, has_delta: false, tool: None };
+                self.open.insert(number, segment);
+            }
+            Data::SegmentEnd(end) => {
+                let (number, _) = segment_number(frame)?;
+                self.open.remove(&number);
+                if let Some(usage) = &end.usage {
+                    self.usage.add(usage);
+                }
+            }
+            Data::TextDelta(delta) => self.open_mut(frame)?.has_delta |= !delta.text.is_empty(),
+            Data::ThinkingDelta(delta) => self.open_mut(frame)?.has_delta |= !delta.text.is_empty(),
+            Data::ToolCall(call) => {
+                let tool = self.tool_mut(frame, &call.tool_call_id, &call.tool_slug)?;
+                if let Some(delta) = &call.arguments_delta {
+                    tool.arguments.push_str(delta);
+                }
+                tool.arguments_complete |= call.arguments.is_some();
+            }
+            Data::ToolResult(result) => self.tool_mut(frame, &result.tool_call_id, "")?.answered = true,
+            Data::Notice(_) | Data::Error(_) => {}
+        }
+        self.head = frame.seq;
+        self.last_ts = self.last_ts.max(frame.ts);
+        Ok(())
+    }
+
+    fn open_mut(&mut self, frame: &Frame) -> Result<&mut OpenSegment, LogStateError> {
+        let (number, id) = segment_number(frame)?;
+        self.open
+            .get_mut(&number)
+            .ok_or_else(|| LogStateError::Segment { seq: frame.seq, segment: id.as_str().to_owned() })
+    }
+
+    fn tool_mut(&mut self, frame: &Frame, call_id: &str, slug: &str) -> Result<&mut ToolState, LogStateError> {
+        Ok(self.open_mut(frame)?.tool.get_or_insert_with(|| ToolState {
+            call_id: call_id.to_owned(),
+            slug: slug.to_owned(),
+            arguments: String::new(),
+            arguments_complete: false,
+            answered: false,
+        }))
+    }
+}
+
+/// Segments are named `seg_1`, `seg_2`, … in the order in which they open.
+fn segment_number(frame: &Frame) -> Result<(u64, SegmentId), LogStateError> {
+    let id = frame.segment_id.clone().unwrap_or_else(|| SegmentId::from(""));
+    match id.as_str().strip_prefix("seg_").and_then(|n| n.parse().ok()) {
+        Some(number) => Ok((number, id)),
+        None => Err(LogStateError::Segment { seq: frame.seq, segment: id.as_str().to_owned() }),
+    }
+}

@@ -1,0 +1,211 @@
+//! The course of the requested run in an upstream AG-UI stream.
+//!
+//! A stream may replay earlier runs of the thread before the requested one. Those make no runs here: their snapshots
+//! are kept and come first in the requested run's own log.
+
+use runwire_agui::{Event, RunError, RunFinished, RunFinishedOutcome, RunStarted, TokenUsage};
+use runwire_frame::{ErrorCode, SuspendKind, Timestamp};
+use serde_json::{Map, Value};
+
+use crate::ingest::{Replayed, members};
+use crate::recorder::{Agui, Completion, Failure, Suspension};
+use crate::usage::all_from_agui;
+
+/// How an exchange ended.
+#[derive(Clone, Debug)]
+pub enum ExchangeEnd {
+    /// The run is complete.
+    Completed(Completion),
+    /// The run waits for answers from outside.
+    Suspended(Suspension),
+    /// The run was stopped on purpose by whoever ran it.
+    Cancelled {
+        /// Usage that no segment carried.
+        usage: Vec<runwire_frame::Usage>,
+        /// What AG-UI says beyond the frame.
+        agui: Agui,
+    },
+    /// The run failed.
+    Failed(Failure),
+}
+
+/// What to do with an event.
+#[derive(Debug)]
+pub enum UpstreamStep {
+    /// Nothing yet: it belongs to an earlier run, or it is kept until the stream ends.
+    Hold,
+    /// The requested run has started.
+    Begin(Box<RunStarted>, Replayed),
+    /// Content of the requested run.
+    Record(Box<Event>),
+}
+
+#[derive(Debug)]
+enum Phase {
+    Before,
+    InEarlierRun,
+    InRun,
+    Ended(Box<Ended>),
+}
+
+#[derive(Debug)]
+struct Ended {
+    end: ExchangeEnd,
+    finished: Option<RunFinished>,
+}
+
+/// Follows an upstream stream of verified events to the end of the requested run.
+#[derive(Debug)]
+pub struct Upstream {
+    run_id: String,
+    phase: Phase,
+    replayed: Replayed,
+    other_runs: Vec<String>,
+}
+
+impl Upstream {
+    /// Expects the run with this AG-UI id.
+    pub fn new(run_id: impl Into<String>) -> Upstream {
+        Upstream { run_id: run_id.into(), phase: Phase::Before, replayed: Replayed::default(), other_runs: Vec::new() }
+    }
+
+    /// Whether the requested run has ended; only its stream's end is still to come.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_))
+    }
+
+    /// Takes the next event of the stream.
+    pub fn push(&mut self, event: Event) -> UpstreamStep {
+        match (&mut self.phase, event) {
+            (Phase::Before, Event::RunStarted(started)) => {
+                if started.run_id == self.run_id {
+                    self.phase = Phase::InRun;
+                    return UpstreamStep::Begin(Box::new(started), std::mem::take(&mut self.replayed));
+                }
+                self.other_runs.push(started.run_id);
+                self.phase = Phase::InEarlierRun;
+            }
+            (Phase::InEarlierRun, Event::RunFinished(_) | Event::RunError(_)) => self.phase = Phase::Before,
+            (Phase::InEarlierRun, event @ (Event::MessagesSnapshot(_) | Event::StateSnapshot(_))) => {
+                self.replayed.snapshots.push(event);
+            }
+            (Phase::InEarlierRun, _) => self.replayed.dropped += 1,
+            (Phase::Before, Event::RunError(error)) => self.end(ExchangeEnd::Failed(failed(&error, None)), None),
+            (Phase::InRun, Event::RunError(error)) => self.end(ExchangeEnd::Failed(failed(&error, None)), None),
+            (Phase::InRun, Event::RunFinished(finished)) => {
+                let end = finished_as(&finished);
+                self.end(end, Some(finished));
+            }
+            (Phase::InRun, event) => return UpstreamStep::Record(Box::new(event)),
+            // A failure that surfaced after the run had reported another ending: the run failed.
+            (Phase::Ended(ended), Event::RunError(error)) => {
+                let finished = ended.finished.take();
+                ended.end = ExchangeEnd::Failed(failed(&error, finished.as_ref()));
+            }
+            (Phase::Ended(_) | Phase::Before, _) => {}
+        }
+        UpstreamStep::Hold
+    }
+
+    /// The stream ended.
+    ///
+    /// # Errors
+    /// A `CHANNEL_ERROR` failure when the requested run did not end, or never started: a truncation is never a success.
+    pub fn finish(self) -> Result<ExchangeEnd, Failure> {
+        match self.phase {
+            Phase::Ended(ended) => Ok(ended.end),
+            Phase::InRun => Err(Failure::new(
+                ErrorCode::ChannelError,
+                "the upstream agent's stream was truncated: it ended without a terminal event (RUN_FINISHED or RUN_ERROR)",
+            )),
+            Phase::Before | Phase::InEarlierRun => {
+                let message = match self.other_runs.last() {
+                    None => "the upstream agent's stream was truncated: it ended without any event".to_owned(),
+                    Some(other) => format!(
+                        "the upstream agent's stream ended without RUN_STARTED of the requested run `{}`; the last run \
+                         in it was `{other}`",
+                        self.run_id
+                    ),
+                };
+                Err(Failure::new(ErrorCode::ChannelError, message))
+            }
+        }
+    }
+
+    fn end(&mut self, end: ExchangeEnd, finished: Option<RunFinished>) {
+        self.phase = Phase::Ended(Box::new(Ended { end, finished }));
+    }
+}
+
+/// What a `RUN_STARTED` says beyond its frame: goes under `agui` of `run.start` or `resume`.
+///
+/// Its protocol version is left out: towards this server's clients the producer is this server.
+pub fn started_members(started: &RunStarted) -> Map<String, Value> {
+    let mut rest = members(&Event::RunStarted(started.clone()));
+    for key in ["type", "threadId", "protocolVersion"] {
+        rest.shift_remove(key);
+    }
+    rest
+}
+
+/// The members of a terminal event that its frames have no keys for.
+fn residual(event: &Event, usage: Option<&[TokenUsage]>, known: &[&str]) -> Map<String, Value> {
+    let mut rest = members(event);
+    for key in known {
+        rest.shift_remove(*key);
+    }
+    // A list with entries is the frame's `usage`; an empty one says that nothing was counted, which null does not.
+    if usage.is_some_and(|u| !u.is_empty()) {
+        rest.shift_remove("usage");
+    }
+    rest
+}
+
+fn finished_as(finished: &RunFinished) -> ExchangeEnd {
+    let usage = all_from_agui(finished.usage.as_deref());
+    let known: &[&str] = match finished.outcome {
+        Some(RunFinishedOutcome::Interrupt { .. }) => &["type", "threadId", "runId", "outcome"],
+        _ => &["type", "threadId", "runId"],
+    };
+    let rest = residual(&Event::RunFinished(finished.clone()), finished.usage.as_deref(), known);
+    let agui = Some(rest);
+    match &finished.outcome {
+        None | Some(RunFinishedOutcome::Success { .. }) => {
+            ExchangeEnd::Completed(Completion { usage, cost: None, agui })
+        }
+        Some(RunFinishedOutcome::Cancelled) => ExchangeEnd::Cancelled { usage, agui },
+        Some(RunFinishedOutcome::Interrupt { interrupts }) => {
+            let approval = interrupts.iter().any(|i| i.tool_call_id.is_some());
+            let deadlines = interrupts.iter().filter_map(|i| i.expires_at.as_deref());
+            let contract = serde_json::to_value(interrupts).expect("interrupts are plain JSON");
+            ExchangeEnd::Suspended(Suspension {
+                kind: if approval { SuspendKind::Approval } else { SuspendKind::Input },
+                contract: Map::from_iter([("interrupts".to_owned(), contract)]),
+                prompt: interrupts.iter().find_map(|i| i.message.clone()),
+                deadline: deadlines.filter_map(|d| Timestamp::parse(d).ok()).min(),
+                usage,
+                agui,
+            })
+        }
+    }
+}
+
+/// A failure that the upstream agent itself reports.
+fn failed(error: &RunError, finished: Option<&RunFinished>) -> Failure {
+    let code = error.code.as_deref().and_then(ErrorCode::from_wire).unwrap_or(ErrorCode::InternalError);
+    let event = Event::RunError(error.clone());
+    let mut agui = residual(&event, error.usage.as_deref(), &["type", "message"]);
+    if let Some(finished) = finished {
+        agui.insert("afterFinish".into(), Value::Object(members(&Event::RunFinished(finished.clone()))));
+    }
+    let usage = match (error.usage.as_deref(), finished) {
+        (None, Some(finished)) => all_from_agui(finished.usage.as_deref()),
+        (usage, _) => all_from_agui(usage),
+    };
+    Failure {
+        agui: Some(agui),
+        usage,
+        detail: error.code.clone().map(|c| format!("{}: {}", c, error.message)),
+        ..Failure::new(code, error.message.clone())
+    }
+}

@@ -1,0 +1,272 @@
+//! The run API: create, read, list, resume and cancel runs.
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, Url};
+use runwire_frame::RunStatus;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::{Problem, Server};
+
+/// A request of the run API that takes longer than this has failed.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a request of the run API failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApiError {
+    /// No answer came. Whether the server did what was asked is not known.
+    #[error("no answer from {url}; check the address and whether the server is running")]
+    Unreachable {
+        /// What was asked.
+        url: String,
+        /// What went wrong on the way.
+        source: reqwest::Error,
+    },
+    /// The server did not do what was asked, and said why.
+    #[error("{0}")]
+    Problem(Problem),
+    /// The answer is not what the run API answers: something else than a Runwire server is there.
+    #[error("the answer of {url} cannot be read: {problem}; is that the address of a Runwire server?")]
+    Unreadable {
+        /// What was asked.
+        url: String,
+        /// What is wrong with the answer.
+        problem: String,
+    },
+}
+
+impl ApiError {
+    /// The HTTP status, when the server answered with a problem.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            ApiError::Problem(problem) => Some(problem.status),
+            _ => None,
+        }
+    }
+}
+
+/// What a new run is to do: an agent, and a prompt or a `RunAgentInput`.
+#[derive(Clone, Debug, Serialize)]
+pub struct CreateRun {
+    agent_id: String,
+    #[serde(flatten)]
+    ask: Ask,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lane: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Value>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Ask {
+    Prompt(String),
+    Input(Value),
+}
+
+impl CreateRun {
+    /// A run that answers one message of the user.
+    pub fn prompt(agent_id: impl Into<String>, prompt: impl Into<String>) -> CreateRun {
+        CreateRun::new(agent_id.into(), Ask::Prompt(prompt.into()))
+    }
+
+    /// A run with a whole `RunAgentInput`, whose ids may be left out.
+    pub fn input(agent_id: impl Into<String>, input: Value) -> CreateRun {
+        CreateRun::new(agent_id.into(), Ask::Input(input))
+    }
+
+    fn new(agent_id: String, ask: Ask) -> CreateRun {
+        CreateRun { agent_id, ask, session_id: None, lane: None, metadata: None }
+    }
+
+    /// The conversation that the run belongs to. Without it the server begins a new one.
+    #[must_use]
+    pub fn session_id(mut self, session_id: impl Into<String>) -> CreateRun {
+        self.session_id = Some(session_id.into());
+        self
+    }
+
+    /// The lane that the run queues in. Without it the agent's own.
+    #[must_use]
+    pub fn lane(mut self, lane: impl Into<String>) -> CreateRun {
+        self.lane = Some(lane.into());
+        self
+    }
+
+    /// Anything the caller wants to find on the run's record again.
+    #[must_use]
+    pub fn metadata(mut self, metadata: Value) -> CreateRun {
+        self.metadata = Some(metadata);
+        self
+    }
+}
+
+/// What the server knows about one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRecord {
+    run_id: String,
+    status: RunStatus,
+    head: u64,
+    members: Map<String, Value>,
+}
+
+impl RunRecord {
+    /// The run's name.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// Where the run stands.
+    pub fn status(&self) -> RunStatus {
+        self.status
+    }
+
+    /// The `seq` of the newest frame in its log; 0 while there is none.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// The agent that executes it.
+    pub fn agent_id(&self) -> Option<&str> {
+        self.members.get("agent_id")?.as_str()
+    }
+
+    /// The conversation that it belongs to.
+    pub fn session_id(&self) -> Option<&str> {
+        self.members.get("session_id")?.as_str()
+    }
+
+    /// Which attempt it is in, from 1; 0 before the first.
+    pub fn attempt(&self) -> Option<u64> {
+        self.members.get("attempt")?.as_u64()
+    }
+
+    /// Every member of the record, as the server sent it.
+    pub fn members(&self) -> &Map<String, Value> {
+        &self.members
+    }
+}
+
+impl Serialize for RunRecord {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.members.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RunRecord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RunRecord, D::Error> {
+        #[derive(Deserialize)]
+        struct Known {
+            run_id: String,
+            status: RunStatus,
+            head: u64,
+        }
+        let members = Map::deserialize(deserializer)?;
+        let Known { run_id, status, head } =
+            Known::deserialize(&members).map_err(|e| D::Error::custom(format_args!("no run record: {e}")))?;
+        Ok(RunRecord { run_id, status, head, members })
+    }
+}
+
+/// Which runs to list; every condition must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Runs of this agent.
+    pub agent_id: Option<String>,
+    /// Runs of this conversation.
+    pub session_id: Option<String>,
+    /// Runs in one of these statuses; empty for any.
+    pub status: Vec<RunStatus>,
+    /// At most so many; the server's own limit otherwise.
+    pub limit: Option<u32>,
+    /// Go on where the page with this [`RunPage::next`] ended.
+    pub before: Option<String>,
+}
+
+impl RunFilter {
+    fn add_to(&self, url: &mut Url) {
+        let texts = [("agent_id", &self.agent_id), ("session_id", &self.session_id), ("before", &self.before)];
+        let texts = texts.into_iter().filter_map(|(key, value)| Some((key, value.clone()?)));
+        let limit = self.limit.map(|limit| ("limit", limit.to_string()));
+        let status: Vec<&str> = self.status.iter().map(|s| s.as_str()).collect();
+        let status = (!status.is_empty()).then(|| ("status", status.join(",")));
+        let conditions: Vec<_> = texts.chain(limit).chain(status).collect();
+        if !conditions.is_empty() {
+            url.query_pairs_mut().extend_pairs(conditions);
+        }
+    }
+}
+
+/// Some runs, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunPage {
+    /// The runs.
+    pub runs: Vec<RunRecord>,
+    /// What to pass as [`RunFilter::before`] for the next page; `None` on the last.
+    #[serde(default)]
+    pub next: Option<String>,
+}
+
+impl Server {
+    /// Creates a run. Dropping the future leaves open whether it was created.
+    ///
+    /// # Errors
+    /// [`ApiError`]
+    pub async fn create_run(&self, run: &CreateRun) -> Result<RunRecord, ApiError> {
+        let url = self.url(&["v2", "runs"]);
+        ask(self.request(Method::POST, url.clone()).json(run), &url).await
+    }
+
+    /// The record of one run.
+    ///
+    /// # Errors
+    /// [`ApiError`]; status 404 when there is no such run or the token may not see it.
+    pub async fn run(&self, run_id: &str) -> Result<RunRecord, ApiError> {
+        let url = self.url(&["v2", "runs", run_id]);
+        ask(self.request(Method::GET, url.clone()), &url).await
+    }
+
+    /// The runs that pass `filter`, newest first, one page of them.
+    ///
+    /// # Errors
+    /// [`ApiError`]
+    pub async fn runs(&self, filter: &RunFilter) -> Result<RunPage, ApiError> {
+        let mut url = self.url(&["v2", "runs"]);
+        filter.add_to(&mut url);
+        ask(self.request(Method::GET, url.clone()), &url).await
+    }
+
+    /// Asks a run to stop. It answers at once; the run's log says when it has stopped.
+    ///
+    /// # Errors
+    /// [`ApiError`]; status 409 when the run has already ended.
+    pub async fn cancel(&self, run_id: &str) -> Result<RunRecord, ApiError> {
+        let url = self.url(&["v2", "runs", run_id, "cancel"]);
+        ask(self.request(Method::POST, url.clone()), &url).await
+    }
+
+    /// Answers what a suspended run waits for. `answer` is the body that `POST /v2/runs/{id}/resume` takes.
+    ///
+    /// # Errors
+    /// [`ApiError`]; a refused answer changes nothing and may be given again.
+    pub async fn resume(&self, run_id: &str, answer: &Value) -> Result<RunRecord, ApiError> {
+        let url = self.url(&["v2", "runs", run_id, "resume"]);
+        ask(self.request(Method::POST, url.clone()).json(answer), &url).await
+    }
+}
+
+async fn ask<T: for<'de> Deserialize<'de>>(request: RequestBuilder, url: &Url) -> Result<T, ApiError> {
+    let unreachable = |source: reqwest::Error| ApiError::Unreachable { url: url.to_string(), source: source.without_url() };
+    let response = request.timeout(REQUEST_TIMEOUT).send().await.map_err(unreachable)?;
+    let status = response.status();
+    let body = response.bytes().await.map_err(unreachable)?;
+    if !status.is_success() {
+        return Err(ApiError::Problem(Problem::read(status, &body)));
+    }
+    serde_json::from_slice(&body).map_err(|e| ApiError::Unreadable { url: url.to_string(), problem: e.to_string() })
+}

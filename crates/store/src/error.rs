@@ -1,0 +1,267 @@
+//! One error for each operation, and the two ways in which any of them can fail below it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+
+/// Why a store could not be opened. Nothing was changed in the file.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or another [`Store`](crate::Store) of this one, has it open.
+    #[error(
+        "the store {} is in use by another process, which holds {}.lock. Stop that process, or choose another path",
+        path.display(), path.display()
+    )]
+    LockedByAnother {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// The file, or the folder that it would be in, cannot be written.
+    #[error(
+        "the store {} cannot be written: {reason}. Check that its folder exists and that this user may write there, or choose another path",
+        path.display()
+    )]
+    NotWritable {
+        /// The store's file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// The file is a SQLite database of some other program.
+    #[error(
+        "{} is a SQLite database, but not a Runwire store. It was left as it is; choose another path",
+        path.display()
+    )]
+    NotAStore {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is no SQLite database, is cut short, or lacks tables that a store has.
+    #[error(
+        "{} is damaged, or is not a store at all: {reason}. It was left as it is; restore it from a backup, or choose another path",
+        path.display()
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// The file was written by a later version of Runwire.
+    #[error(
+        "the store {} has schema version {found}, and this version of Runwire reads up to {supported}. Use the newer Runwire, or choose another path",
+        path.display()
+    )]
+    NewerSchema {
+        /// The store's file.
+        path: PathBuf,
+        /// The version that the file says it has.
+        found: i64,
+        /// The latest version that this program knows.
+        supported: i64,
+    },
+    /// Anything else that the disk or the system refused.
+    #[error("the store {} could not be opened: {reason}", path.display())]
+    Io {
+        /// The store's file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn from_io(path: &Path, error: &io::Error) -> OpenError {
+        let path = path.to_owned();
+        let reason = error.to_string();
+        match error.kind() {
+            io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem => OpenError::NotWritable { path, reason },
+            _ => OpenError::Io { path, reason },
+        }
+    }
+
+    pub(crate) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> OpenError {
+        let path = path.to_owned();
+        let reason = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                OpenError::Corrupt { path, reason }
+            }
+            Some(
+                ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied,
+            ) => OpenError::NotWritable { path, reason },
+            _ => OpenError::Io { path, reason },
+        }
+    }
+}
+
+/// What can go wrong below any operation: the file, or that there is no longer a store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StorageFailure {
+    /// The disk, or the store's own `max_bytes`, has no room left. Nothing of the append was kept.
+    #[error(
+        "the store {} is full: the disk or its configured size limit has no room left. Free some space or raise the limit; reading goes on meanwhile",
+        path.display()
+    )]
+    Full {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// The disk or SQLite refused. Nothing of the append was kept.
+    #[error("the store {} failed: {reason}. Check the disk that it is on", path.display())]
+    Io {
+        /// The store's file.
+        path: PathBuf,
+        /// What SQLite said.
+        reason: String,
+    },
+    /// The store was closed, by [`Store::close`](crate::Store::close) or because its last clone was dropped.
+    #[error("the store is closed; open it again to go on")]
+    Closed,
+}
+
+impl StorageFailure {
+    pub(crate) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StorageFailure {
+        let path = path.to_owned();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => StorageFailure::Full { path },
+            _ => StorageFailure::Io {
+                path,
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+/// Why a run could not be created.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// Another run, of another exchange, already has this `run_id`.
+    #[error("there is already a run with the id {run_id}; choose another id")]
+    RunIdTaken {
+        /// The id that was asked for.
+        run_id: String,
+    },
+    /// The store failed or is closed.
+    #[error(transparent)]
+    Storage(#[from] StorageFailure),
+}
+
+/// Why an exchange could not be added to a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddExchangeError {
+    /// There is no such run.
+    #[error("there is no such run in this store")]
+    UnknownRun,
+    /// The store failed or is closed.
+    #[error(transparent)]
+    Storage(#[from] StorageFailure),
+}
+
+/// Why a run could not be taken over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OwnershipError {
+    /// There is no such run.
+    #[error("there is no such run in this store")]
+    UnknownRun,
+    /// The run has ended; nothing can be appended to it (G6).
+    #[error("the run has ended, so nothing can be appended to it")]
+    Ended,
+    /// The store failed or is closed.
+    #[error(transparent)]
+    Storage(#[from] StorageFailure),
+}
+
+/// Why an append was refused or lost.
+///
+/// When [`Appender::enqueue`](crate::Appender::enqueue) itself answers `WrongSeq` or `LineBreak`, nothing was
+/// enqueued and the appender can go on. Every other error is final for the appender: what it enqueued
+/// later is refused with the same error, because the log would otherwise have a hole.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// Another owner has taken the run over. Stop working on it.
+    #[error("another owner has taken this run over; stop working on it")]
+    Fenced,
+    /// The frames do not begin at the next `seq`, or are not consecutive.
+    #[error("the next frame of this run is {expected}, but {got} was to be appended")]
+    WrongSeq {
+        /// The `seq` that would have been right.
+        expected: u64,
+        /// The `seq` that came.
+        got: u64,
+    },
+    /// The run has ended; nothing can be appended to it (G6).
+    #[error("the run has ended, so nothing can be appended to it")]
+    Ended,
+    /// A body contains CR or LF, which would break its SSE event apart.
+    #[error("the body of frame {seq} contains a line break; encode it on one line")]
+    LineBreak {
+        /// The frame.
+        seq: u64,
+    },
+    /// The store failed or is closed.
+    #[error(transparent)]
+    Storage(#[from] StorageFailure),
+}
+
+/// Why something could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// There is no such run.
+    #[error("there is no such run in this store")]
+    UnknownRun,
+    /// The cursor is older than what retention kept (G7).
+    #[error("the frames after this cursor are gone; the oldest that is left is {oldest}")]
+    Gone {
+        /// The oldest `seq` that can be read; `head + 1` if none can.
+        oldest: u64,
+    },
+    /// A frame that must be there is not: the file was damaged or changed by something else.
+    #[error("frame {seq} is missing from the run's log; the store is damaged, restore it from a backup")]
+    Missing {
+        /// The first frame that is missing.
+        seq: u64,
+    },
+    /// The store failed or is closed.
+    #[error(transparent)]
+    Storage(#[from] StorageFailure),
+}
+
+/// Why a run could not be followed from a cursor.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TailError {
+    /// There is no such run.
+    #[error("there is no such run in this store")]
+    UnknownRun,
+    /// The cursor is past the head (G7): it is not a cursor of this run.
+    #[error("the cursor is past the head of the run, which is {head}")]
+    PastHead {
+        /// The run's last `seq`; 0 if it has no frame yet.
+        head: u64,
+    },
+    /// The cursor is older than what retention kept (G7).
+    #[error("the frames after this cursor are gone; the oldest that is left is {oldest}")]
+    Gone {
+        /// The oldest `seq` that can be read; `head + 1` if none can.
+        oldest: u64,
+    },
+    /// The store failed or is closed.
+    #[error(transparent)]
+    Storage(#[from] StorageFailure),
+}
+
+/// Why a run's oldest frames could not be removed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrimError {
+    /// There is no such run.
+    #[error("there is no such run in this store")]
+    UnknownRun,
+    /// The store failed or is closed.
+    #[error(transparent)]
+    Storage(#[from] StorageFailure),
+}

@@ -1,0 +1,227 @@
+//! The file: how it is recognised, created and refused.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use crate::error::OpenError;
+use crate::store::{StoreOptions, Sync};
+
+/// Marks a SQLite file as a Runwire store ("RWir"), so that another program's database is never written to.
+const APPLICATION_ID: i32 = 0x5257_6972;
+
+/// The schema that this version writes, and the latest that it reads.
+const SCHEMA_VERSION: i64 = 1;
+
+const TABLES: [&str; 7] = [
+    "meta", "sessions", "runs", "inputs", "exchanges", "frames", "payloads",
+];
+
+/// How long a statement waits for another program's lock on the file, a backup for instance.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Statements are few and fixed, except for the lists of runs, which vary by their filter.
+const CACHED_STATEMENTS: usize = 64;
+
+// `runs` is rewritten with every append, so what is large and never changes is in `inputs`. There, `metadata`
+// comes first: lists read it, and need not walk over the pages that a large input takes.
+//
+// Every list is newest first by (created_at, run_id) after one equality, hence the indexes. `unfinished` holds
+// only live runs, so recovery at start reads those and nothing else.
+const CREATE: &str = "
+CREATE TABLE meta (
+    schema_version INTEGER NOT NULL
+) STRICT;
+CREATE TABLE sessions (
+    session_id  TEXT PRIMARY KEY,
+    principal   TEXT,
+    created_at  INTEGER NOT NULL,
+    last_run_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE runs (
+    id                INTEGER PRIMARY KEY,
+    run_id            TEXT NOT NULL UNIQUE,
+    owner_epoch       INTEGER NOT NULL DEFAULT 0,
+    head              INTEGER NOT NULL DEFAULT 0,
+    oldest            INTEGER NOT NULL DEFAULT 1,
+    status            TEXT NOT NULL,
+    attempt           INTEGER NOT NULL DEFAULT 0,
+    created_at        INTEGER NOT NULL,
+    started_at        INTEGER,
+    ended_at          INTEGER,
+    agent_id          TEXT NOT NULL,
+    session_id        TEXT NOT NULL,
+    lane              TEXT NOT NULL,
+    principal         TEXT,
+    trigger_kind      TEXT NOT NULL,
+    agent_revision_id TEXT,
+    parent_run_id     TEXT,
+    usage             TEXT,
+    cost              TEXT,
+    failure           TEXT
+) STRICT;
+CREATE INDEX runs_newest ON runs (created_at, run_id);
+CREATE INDEX runs_by_agent ON runs (agent_id, created_at, run_id);
+CREATE INDEX runs_by_session ON runs (session_id, created_at, run_id);
+CREATE INDEX runs_by_principal ON runs (principal, created_at, run_id);
+CREATE INDEX runs_by_status ON runs (status, created_at, run_id);
+CREATE INDEX runs_unfinished ON runs (created_at, run_id) WHERE ended_at IS NULL;
+CREATE TABLE inputs (
+    run      INTEGER PRIMARY KEY,
+    metadata TEXT NOT NULL,
+    input    TEXT NOT NULL
+) STRICT;
+CREATE TABLE exchanges (
+    session_id   TEXT NOT NULL,
+    exchange_id  TEXT NOT NULL,
+    run          INTEGER NOT NULL,
+    input_digest TEXT NOT NULL,
+    PRIMARY KEY (session_id, exchange_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE frames (
+    run  INTEGER NOT NULL,
+    seq  INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (run, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE payloads (
+    id           INTEGER PRIMARY KEY,
+    run          INTEGER NOT NULL,
+    segment_id   TEXT NOT NULL,
+    content_type TEXT NOT NULL,
+    bytes        BLOB NOT NULL,
+    UNIQUE (run, segment_id)
+) STRICT;
+";
+
+/// Opens the connection that writes, creating the store if the file is absent or empty.
+///
+/// The caller holds the store's lock. A file that is refused is not changed.
+pub(crate) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connection, OpenError> {
+    let sqlite = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
+    // No SQLITE_OPEN_URI: a path is a path, also if it begins with "file:".
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    prepare(&conn).map_err(sqlite)?;
+
+    // The first statement reads the header, so this is where a damaged or cut file shows.
+    let application_id: i32 = conn
+        .pragma_query_value(None, "application_id", |row| row.get(0))
+        .map_err(sqlite)?;
+    let tables = table_names(&conn).map_err(sqlite)?;
+    if application_id == 0 && tables.is_empty() {
+        create(&mut conn).map_err(sqlite)?;
+    } else if application_id == APPLICATION_ID {
+        check(path, &conn, &tables)?;
+    } else {
+        return Err(OpenError::NotAStore {
+            path: path.to_owned(),
+        });
+    }
+
+    let mode: String = conn
+        .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
+        .map_err(sqlite)?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        return Err(OpenError::Io {
+            path: path.to_owned(),
+            reason: format!(
+                "its file system does not support write-ahead logging (SQLite stayed in {mode} mode); use a local disk"
+            ),
+        });
+    }
+    let synchronous = match options.sync {
+        Sync::Normal => "NORMAL",
+        Sync::Full => "FULL",
+    };
+    conn.pragma_update(None, "synchronous", synchronous)
+        .map_err(sqlite)?;
+    // After a burst the log would otherwise keep its largest size for ever.
+    conn.pragma_update_and_check(None, "journal_size_limit", 64 * 1024 * 1024, |_| Ok(()))
+        .map_err(sqlite)?;
+    if let Some(max_bytes) = options.max_bytes {
+        limit(&conn, max_bytes).map_err(sqlite)?;
+    }
+    Ok(conn)
+}
+
+/// Opens a connection that can only read. The writer must have been opened before.
+pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    prepare(&conn)?;
+    conn.pragma_update(None, "query_only", true)?;
+    Ok(conn)
+}
+
+fn prepare(conn: &Connection) -> rusqlite::Result<()> {
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    Ok(())
+}
+
+fn table_names(conn: &Connection) -> rusqlite::Result<Vec<String>> {
+    conn.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?
+        .query_map([], |row| row.get(0))?
+        .collect()
+}
+
+/// In one transaction, so that a crash leaves either a store or an empty file, which counts as absent.
+fn create(conn: &mut Connection) -> rusqlite::Result<()> {
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tx.execute_batch(CREATE)?;
+    tx.execute(
+        "INSERT INTO meta (schema_version) VALUES (?1)",
+        [SCHEMA_VERSION],
+    )?;
+    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    tx.commit()
+}
+
+/// Only what is cheap whatever the file's size. SQLite itself compares the page count in the header with
+/// the file's size, and so finds a file that was cut short.
+fn check(path: &Path, conn: &Connection, tables: &[String]) -> Result<(), OpenError> {
+    let corrupt = |reason: String| OpenError::Corrupt {
+        path: path.to_owned(),
+        reason,
+    };
+    let has = |table: &str| tables.iter().any(|name| name == table);
+    if !has("meta") {
+        return Err(corrupt("it has no schema version".to_owned()));
+    }
+    let found: i64 = conn
+        .query_row("SELECT schema_version FROM meta", [], |row| row.get(0))
+        .map_err(|error| match error {
+            rusqlite::Error::QueryReturnedNoRows => {
+                corrupt("it has no schema version".to_owned())
+            }
+            error => OpenError::from_sqlite(path, &error),
+        })?;
+    if found > SCHEMA_VERSION {
+        return Err(OpenError::NewerSchema {
+            path: path.to_owned(),
+            found,
+            supported: SCHEMA_VERSION,
+        });
+    }
+    if found < SCHEMA_VERSION {
+        return Err(corrupt(format!(
+            "its schema version is {found}, which no Runwire ever wrote"
+        )));
+    }
+    match TABLES.iter().find(|table| !has(table)) {
+        Some(missing) => Err(corrupt(format!("it has no table {missing}"))),
+        None => Ok(()),
+    }
+}
+
+fn limit(conn: &Connection, max_bytes: u64) -> rusqlite::Result<()> {
+    let page_size: i64 = conn.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let max_bytes = i64::try_from(max_bytes).unwrap_or(i64::MAX);
+    // 4294967294 is SQLite's own limit; below the file's present size SQLite takes that size instead.
+    let pages = (max_bytes / page_size.max(1)).clamp(1, 4_294_967_294);
+    conn.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+}

@@ -1,0 +1,394 @@
+//! The store itself: opening, closing, and every operation on it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+
+use crate::appender::Appender;
+use crate::entry::Entry;
+use crate::error::{
+    AddExchangeError, CreateError, OpenError, OwnershipError, ReadError, StorageFailure, TailError,
+    TrimError,
+};
+use crate::frames::{self, PageLimits};
+use crate::live::Registry;
+use crate::lock::StoreLock;
+use crate::readers::Readers;
+use crate::record::{
+    Added, Created, ExchangeRecord, NewRun, Payload, RunFilter, RunRecord, SessionRecord,
+};
+use crate::tail::Tail;
+use crate::writer::{Health, Queue, Request, Writer};
+use crate::{runs, schema};
+
+/// How many reads of the file run at the same time.
+const READERS: usize = 4;
+
+/// What a commit waits for. Either way a commit survives the death of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sync {
+    /// The operating system has the data. A power loss can take the last moments' commits with it, but never leaves
+    /// a hole or a damaged file.
+    #[default]
+    Normal,
+    /// The disk has the data: a commit survives a power loss too. Slower, by the time of one disk flush a commit.
+    Full,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// What a commit waits for.
+    pub sync: Sync,
+    /// How many of a run's newest frames are kept in memory for all its tails. Default 1024.
+    pub tail_frames: usize,
+    /// How many bytes of them. Default 1 MiB.
+    pub tail_bytes: usize,
+    /// The most frames that a tail returns at once, from memory or from the file. Default 256.
+    pub read_page_frames: usize,
+    /// The most bytes that a tail or [`Store::read`] returns at once, but for a single larger frame. Default 256 KiB.
+    pub read_page_bytes: usize,
+    /// A limit for the size of the file in bytes, rounded down to pages of 4 KiB; the write-ahead log beside it
+    /// is not counted. At the limit appends fail with [`StorageFailure::Full`]. A file that is larger already stays,
+    /// and grows no further. Default none.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        StoreOptions {
+            sync: Sync::default(),
+            tail_frames: 1024,
+            tail_bytes: 1024 * 1024,
+            read_page_frames: 256,
+            read_page_bytes: 256 * 1024,
+            max_bytes: None,
+        }
+    }
+}
+
+/// The durable log, in one SQLite file. Cheap to clone; all clones are the same store.
+///
+/// The store closes when [`Store::close`] is called or the last clone is dropped. Appenders and tails do not keep it
+/// open.
+///
+/// Dropping the future of an operation that writes does not undo it: it may be done or not. Every such operation can be
+/// repeated.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    limits: PageLimits,
+    queue: Arc<Queue>,
+    health: Arc<Health>,
+    readers: Arc<Readers>,
+    registry: Arc<Registry>,
+    /// `None` once closed.
+    running: Mutex<Option<Running>>,
+}
+
+/// What a closed store no longer has.
+struct Running {
+    writer: JoinHandle<()>,
+    lock: StoreLock,
+}
+
+impl Store {
+    /// Opens the store at `path`, creating it if there is no such file. Blocks.
+    ///
+    /// `<path>.lock` is created beside it and held until the store closes; it stays behind and may be deleted when no
+    /// process uses the store.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`]. A file that is refused is left as it was.
+    pub fn open(path: &Path, options: StoreOptions) -> Result<Store, OpenError> {
+        let lock = StoreLock::acquire(path)?;
+        let connection = schema::open_writer(path, &options)?;
+        let readers = Readers::open(path, READERS)
+            .map_err(|error| OpenError::from_sqlite(path, &error))?;
+        let queue = Arc::new(Queue::default());
+        let health = Arc::new(Health::default());
+        let writer = Writer {
+            path: path.to_owned(),
+            connection,
+            queue: Arc::clone(&queue),
+            health: Arc::clone(&health),
+        }
+        .spawn()
+        .map_err(|error| OpenError::from_io(path, &error))?;
+        Ok(Store {
+            inner: Arc::new(Inner {
+                path: path.to_owned(),
+                limits: PageLimits {
+                    frames: options.read_page_frames,
+                    bytes: options.read_page_bytes,
+                },
+                queue,
+                health,
+                readers: Arc::new(readers),
+                registry: Arc::new(Registry::new(PageLimits {
+                    frames: options.tail_frames,
+                    bytes: options.tail_bytes,
+                })),
+                running: Mutex::new(Some(Running { writer, lock })),
+            }),
+        })
+    }
+
+    /// Writes what was enqueued, waits for the writer thread, checkpoints, and gives the lock back. Blocks meanwhile.
+    ///
+    /// Everything afterwards answers [`StorageFailure::Closed`]; tails do so once they have read what is in memory.
+    /// Closing twice is the same as once.
+    pub fn close(&self) {
+        self.inner.close();
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Whether the store can write: the failure of the last transaction, if it failed.
+    ///
+    /// # Errors
+    ///
+    /// That failure. It clears itself with the next transaction that succeeds.
+    pub fn health(&self) -> Result<(), StorageFailure> {
+        self.inner.health.get()
+    }
+
+    /// How many runs are in memory: those that are being written or followed.
+    pub fn live_runs(&self) -> usize {
+        self.inner.registry.len()
+    }
+
+    /// Creates a run, its exchange, and its session if that is new.
+    ///
+    /// When the exchange (its `session_id` and `exchange_id`) already names a run, nothing is written and that run is
+    /// the answer, so a repeated request finds the run that the first one made.
+    ///
+    /// # Errors
+    ///
+    /// [`CreateError::RunIdTaken`], or the store's failure.
+    pub async fn create_run(&self, new: NewRun) -> Result<Created, CreateError> {
+        self.write(move |conn| runs::create(conn, &new)).await
+    }
+
+    /// Lets a later exchange name an existing run, with the same answer as [`Store::create_run`] when it already names
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// [`AddExchangeError::UnknownRun`], or the store's failure.
+    pub async fn add_exchange(
+        &self,
+        run_id: &str,
+        exchange: ExchangeRecord,
+    ) -> Result<Added, AddExchangeError> {
+        let run_id = run_id.to_owned();
+        self.write(move |conn| runs::add_exchange(conn, &run_id, &exchange))
+            .await
+    }
+
+    /// Makes the caller the run's owner. Whoever was it before is fenced: what they have not yet had committed is
+    /// refused with [`AppendError::Fenced`](crate::AppendError::Fenced).
+    ///
+    /// # Errors
+    ///
+    /// [`OwnershipError::UnknownRun`], [`OwnershipError::Ended`], or the store's failure.
+    pub async fn take_ownership(&self, run_id: &str) -> Result<Appender, OwnershipError> {
+        let id = run_id.to_owned();
+        let ownership = self
+            .write(move |conn| runs::take_ownership(conn, &id))
+            .await?;
+        let live = self.inner.registry.join(run_id);
+        live.observe(ownership.head, false);
+        Ok(Appender::new(
+            ownership,
+            live,
+            Arc::clone(&self.inner.queue),
+        ))
+    }
+
+    /// Removes a run's frames up to and including `through`, though never past its head, and answers the oldest `seq`
+    /// that is left (`head + 1` if none is). A cursor older than that is `Gone` from then on (G7).
+    ///
+    /// # Errors
+    ///
+    /// [`TrimError::UnknownRun`], or the store's failure.
+    pub async fn trim(&self, run_id: &str, through: u64) -> Result<u64, TrimError> {
+        let run_id = run_id.to_owned();
+        self.write(move |conn| {
+            Ok(frames::trim(conn, &run_id, through)?.ok_or(TrimError::UnknownRun))
+        })
+        .await
+    }
+
+    /// One run.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn run(&self, run_id: &str) -> Result<Option<RunRecord>, ReadError> {
+        let run_id = run_id.to_owned();
+        self.read_with(move |conn| runs::get(conn, &run_id)).await
+    }
+
+    /// The run that an exchange names, and the digest that the exchange was first sent with.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn run_by_exchange(
+        &self,
+        session_id: &str,
+        exchange_id: &str,
+    ) -> Result<Option<(RunRecord, String)>, ReadError> {
+        let (session_id, exchange_id) = (session_id.to_owned(), exchange_id.to_owned());
+        self.read_with(move |conn| runs::by_exchange(conn, &session_id, &exchange_id))
+            .await
+    }
+
+    /// The runs that pass a filter, newest first, without their inputs.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, ReadError> {
+        self.read_with(move |conn| runs::list(conn, &filter)).await
+    }
+
+    /// Every run that has not ended, oldest first: what to recover at start.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn unfinished_runs(&self) -> Result<Vec<RunRecord>, ReadError> {
+        self.read_with(runs::unfinished).await
+    }
+
+    /// One session.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn session(&self, session_id: &str) -> Result<Option<SessionRecord>, ReadError> {
+        let session_id = session_id.to_owned();
+        self.read_with(move |conn| runs::session(conn, &session_id))
+            .await
+    }
+
+    /// The frames after a cursor: consecutive, at most `max_frames` (taken as at least 1) and at most a page of bytes,
+    /// but at least one if there is one. Fewer than `max_frames` does not mean that there are no more; none does.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::UnknownRun`], [`ReadError::Gone`], [`ReadError::Missing`], or the store's failure. A cursor at or past
+    /// the head is no error: there is nothing after it.
+    pub async fn read(
+        &self,
+        run_id: &str,
+        after: u64,
+        max_frames: usize,
+    ) -> Result<Vec<Entry>, ReadError> {
+        let run_id = run_id.to_owned();
+        let limits = PageLimits {
+            frames: max_frames,
+            bytes: self.inner.limits.bytes,
+        };
+        self.read_with(move |conn| frames::page(conn, &run_id, after, limits))
+            .await?
+    }
+
+    /// Follows a run from a cursor: any from 0 to its head, live or ended (G4).
+    ///
+    /// # Errors
+    ///
+    /// [`TailError::UnknownRun`], [`TailError::PastHead`], [`TailError::Gone`], or the store's failure.
+    pub async fn tail(&self, run_id: &str, after: u64) -> Result<Tail, TailError> {
+        let Inner {
+            registry,
+            readers,
+            limits,
+            ..
+        } = &*self.inner;
+        Tail::open(registry, readers, *limits, run_id, after).await
+    }
+
+    /// A segment's payload. `None` also when there is no such run.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn payload(
+        &self,
+        run_id: &str,
+        segment_id: &str,
+    ) -> Result<Option<Payload>, ReadError> {
+        let (run_id, segment_id) = (run_id.to_owned(), segment_id.to_owned());
+        self.read_with(move |conn| frames::payload(conn, &run_id, &segment_id))
+            .await
+    }
+
+    async fn read_with<T, F>(&self, read: F) -> Result<T, ReadError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        Ok(self.inner.readers.read(read).await?)
+    }
+
+    async fn write<T, E, F>(&self, write: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StorageFailure> + Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<Result<T, E>> + Send + 'static,
+    {
+        let (request, answer) = Request::new(write);
+        self.inner.queue.push(Box::new(request))?;
+        // The other end is dropped unanswered only when the writer is gone.
+        answer
+            .await
+            .unwrap_or_else(|_| Err(StorageFailure::Closed.into()))
+    }
+}
+
+impl Inner {
+    fn close(&self) {
+        // Held until done, so that a second caller returns only when the store is closed.
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Running { writer, lock }) = running.take() else {
+            return;
+        };
+        self.queue.close();
+        // First the readers: SQLite removes the write-ahead log only with the last connection.
+        self.readers.close();
+        if writer.join().is_err() {
+            tracing::error!(path = %self.path.display(), "the store's writer thread had panicked");
+        }
+        self.registry.close();
+        // Only now may another process have the file.
+        drop(lock);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("path", &self.inner.path)
+            .finish_non_exhaustive()
+    }
+}

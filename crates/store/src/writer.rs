@@ -1,0 +1,246 @@
+//! The one thread that writes, and its queue.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::{io, thread};
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use crate::error::StorageFailure;
+
+/// Something to be written, and somebody to be told.
+pub(crate) trait Work: Send {
+    /// Writes inside the batch's transaction, and keeps the answer for `settle`. A refusal (a fence, an id that is
+    /// taken) is an answer and writes nothing; an error is the file's, and rolls the whole batch back. Can be
+    /// called again after such a rollback.
+    fn apply(&mut self, conn: &Connection) -> rusqlite::Result<()>;
+
+    /// Called once, after the commit, or after it failed.
+    fn settle(self: Box<Self>, committed: Result<(), StorageFailure>);
+}
+
+/// What waits for the writer.
+///
+/// It has no bound of its own. Requests are awaited one by one by whoever makes them, and appends are bounded
+/// run by run with [`Progress::wait_below`](crate::Progress::wait_below).
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<QueueState>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    waiting: Vec<Box<dyn Work>>,
+    closed: bool,
+}
+
+impl Queue {
+    /// Enqueues without waiting. After [`Queue::close`] the work comes back, to be dropped or settled.
+    pub(crate) fn push(&self, work: Box<dyn Work>) -> Result<(), StorageFailure> {
+        {
+            let mut state = self.lock();
+            if !state.closed {
+                state.waiting.push(work);
+                self.filled.notify_one();
+                return Ok(());
+            }
+        }
+        // Outside of the lock: dropping work may wake somebody.
+        drop(work);
+        Err(StorageFailure::Closed)
+    }
+
+    /// Lets the writer finish what waits, and refuses the rest.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_all();
+    }
+
+    /// Everything that waits; blocks while that is nothing. `None` when closed and drained.
+    fn take(&self) -> Option<Vec<Box<dyn Work>>> {
+        let mut state = self
+            .filled
+            .wait_while(self.lock(), |state| {
+                state.waiting.is_empty() && !state.closed
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        let batch = std::mem::take(&mut state.waiting);
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        // A push either happened or did not.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the last transaction could be written: what [`Store::health`](crate::Store::health) answers.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    failure: Mutex<Option<StorageFailure>>,
+}
+
+impl Health {
+    pub(crate) fn get(&self) -> Result<(), StorageFailure> {
+        match &*self.lock() {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn set(&self, committed: &Result<(), StorageFailure>) {
+        *self.lock() = committed.as_ref().err().cloned();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<StorageFailure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The writer's side: its connection, and whom it serves. Owned by the thread.
+pub(crate) struct Writer {
+    pub(crate) path: PathBuf,
+    pub(crate) connection: Connection,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) health: Arc<Health>,
+}
+
+/// Why a batch was rolled back.
+enum Rollback {
+    /// One piece of work did it; the others may well succeed without it.
+    Work(rusqlite::Error),
+    /// The transaction itself did.
+    Transaction(rusqlite::Error),
+}
+
+impl Writer {
+    /// Starts the thread. It ends when the queue is closed and drained, after a checkpoint.
+    pub(crate) fn spawn(self) -> io::Result<thread::JoinHandle<()>> {
+        thread::Builder::new()
+            .name("runwire-store".to_owned())
+            .spawn(move || self.run())
+    }
+
+    fn run(mut self) {
+        let _guard = CloseOnExit(Arc::clone(&self.queue));
+        let queue = Arc::clone(&self.queue);
+        while let Some(batch) = queue.take() {
+            self.write(batch);
+        }
+        // So that the file is whole by itself, and the next start has nothing to recover.
+        if let Err(error) = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        {
+            tracing::warn!(%error, path = %self.path.display(), "the store was closed without a checkpoint; nothing is lost, the next start reads the write-ahead log");
+        }
+    }
+
+    fn write(&mut self, mut batch: Vec<Box<dyn Work>>) {
+        match self.commit(&mut batch) {
+            Ok(()) => self.settle(batch, Ok(())),
+            Err(Rollback::Work(error)) if batch.len() > 1 => {
+                // One run's poisoned append must not fail the others (G8), so each is on its own now. Settled
+                // one by one: what follows a lost append of the same run must see that it was lost.
+                tracing::warn!(%error, "a batch was rolled back and is written piece by piece");
+                for work in batch {
+                    let mut alone = vec![work];
+                    let committed = self.commit(&mut alone).map_err(|error| self.report(&error));
+                    self.settle(alone, committed);
+                }
+            }
+            Err(error) => {
+                // A commit that failed is not tried again: after an I/O error the system may have forgotten
+                // what it could not write, and a second try would succeed without it.
+                let failure = self.report(&error);
+                self.settle(batch, Err(failure));
+            }
+        }
+    }
+
+    fn commit(&mut self, batch: &mut [Box<dyn Work>]) -> Result<(), Rollback> {
+        let tx = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(Rollback::Transaction)?;
+        for work in batch.iter_mut() {
+            work.apply(&tx).map_err(Rollback::Work)?;
+        }
+        tx.commit().map_err(Rollback::Transaction)
+    }
+
+    fn report(&self, rollback: &Rollback) -> StorageFailure {
+        let (Rollback::Work(error) | Rollback::Transaction(error)) = rollback;
+        let failure = StorageFailure::from_sqlite(&self.path, error);
+        tracing::error!(%error, %failure, "appends to the store were lost");
+        failure
+    }
+
+    fn settle(&self, batch: Vec<Box<dyn Work>>, committed: Result<(), StorageFailure>) {
+        self.health.set(&committed);
+        for work in batch {
+            work.settle(committed.clone());
+        }
+    }
+}
+
+/// Leaves nobody waiting for a writer that is gone, also when it panicked.
+struct CloseOnExit(Arc<Queue>);
+
+impl Drop for CloseOnExit {
+    fn drop(&mut self) {
+        let left = {
+            let mut state = self.0.lock();
+            state.closed = true;
+            std::mem::take(&mut state.waiting)
+        };
+        drop(left);
+    }
+}
+
+/// A piece of work that somebody awaits the answer of.
+pub(crate) struct Request<T, E, F> {
+    run: F,
+    answer: Option<Result<T, E>>,
+    reply: oneshot::Sender<Result<T, E>>,
+}
+
+impl<T, E, F> Request<T, E, F>
+where
+    F: FnMut(&Connection) -> rusqlite::Result<Result<T, E>> + Send,
+{
+    pub(crate) fn new(run: F) -> (Request<T, E, F>, oneshot::Receiver<Result<T, E>>) {
+        let (reply, answered) = oneshot::channel();
+        let request = Request {
+            run,
+            answer: None,
+            reply,
+        };
+        (request, answered)
+    }
+}
+
+impl<T, E, F> Work for Request<T, E, F>
+where
+    T: Send,
+    E: From<StorageFailure> + Send,
+    F: FnMut(&Connection) -> rusqlite::Result<Result<T, E>> + Send,
+{
+    fn apply(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+        self.answer = Some((self.run)(conn)?);
+        Ok(())
+    }
+
+    fn settle(self: Box<Self>, committed: Result<(), StorageFailure>) {
+        let answer = match (committed, self.answer) {
+            (Err(failure), _) => Err(failure.into()),
+            (Ok(()), Some(answer)) => answer,
+            // A batch commits only after all of it was applied.
+            (Ok(()), None) => Err(StorageFailure::Closed.into()),
+        };
+        // Nobody listens when the caller's future was dropped.
+        let _ = self.reply.send(answer);
+    }
+}

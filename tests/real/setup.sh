@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Makes the real parts of Runwire's tests ready, and says for each whether it is: `real part ready: …` or
+# `REAL PART MISSING: … (what to do)` on stdout, one line a part; what the installers print goes to stderr.
+# Exit 0 when all are ready, 3 when one is missing. Safe to run again and at the same time as itself; when
+# everything is in place it takes a fraction of a second.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")" || exit 3
+
+node_stamp=node_modules/.runwire-ready
+venv_stamp=.venv/.runwire-ready
+missing=0
+
+ready() { printf 'real part ready: %s\n' "$1"; }
+lacking() {
+  printf 'REAL PART MISSING: %s (%s)\n' "$1" "$2"
+  missing=1
+}
+
+# Test programs start in parallel and each may call this script; two installers in one folder break each other.
+if command -v flock >/dev/null 2>&1; then
+  exec 9<.
+  flock 9
+fi
+
+can_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
+apt_updated=0
+apt_install() {
+  can_apt || return 1
+  if [ "$apt_updated" = 0 ]; then
+    apt-get update -qq >&2 || return 1
+    apt_updated=1
+  fi
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+}
+
+node_is_new_enough() {
+  command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 &&
+    node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 18 || (a === 18 && b >= 3) ? 0 : 1)'
+}
+
+set_up_node_packages() {
+  local name='AG-UI clients and stream readers (Node.js)' key
+  if ! node_is_new_enough; then
+    apt_install nodejs npm
+    hash -r
+    if ! node_is_new_enough; then
+      lacking "$name" 'install Node.js 18.3 or later with npm, then run tests/real/setup.sh again'
+      return
+    fi
+  fi
+  # The key names all that the result depends on, so that a change of any of them installs anew.
+  key="$(cat package.json package-lock.json .npmrc | cksum) node $(node --version)"
+  if [ "$(cat "$node_stamp" 2>/dev/null)" != "$key" ]; then
+    if ! npm ci --no-audit --no-fund --loglevel=error >&2; then
+      lacking "$name" 'npm ci failed in tests/real; its message is above: check the network or the package registry, then run tests/real/setup.sh again'
+      return
+    fi
+    printf '%s' "$key" >"$node_stamp"
+  fi
+  ready "$name"
+}
+
+python_is_new_enough() {
+  command -v python3 >/dev/null 2>&1 &&
+    python3 -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else 1)'
+}
+
+make_venv() {
+  rm -rf .venv
+  python3 -m venv .venv >&2
+}
+
+set_up_python_packages() {
+  local name='pydantic-ai agent (Python)' key
+  if ! python_is_new_enough; then
+    apt_install python3 python3-venv python3-pip
+    hash -r
+    if ! python_is_new_enough; then
+      lacking "$name" 'install Python 3.10 or later with venv, then run tests/real/setup.sh again'
+      return
+    fi
+  fi
+  key="$(cksum <upstream/requirements.txt) $(python3 --version) $PWD"
+  if [ "$(cat "$venv_stamp" 2>/dev/null)" != "$key" ] || [ ! -x .venv/bin/python ]; then
+    # Debian ships Python without the parts that venv needs.
+    if ! make_venv && ! { apt_install python3-venv python3-pip && make_venv; }; then
+      lacking "$name" 'python3 -m venv failed; its message is above: install the venv module of your Python, then run tests/real/setup.sh again'
+      return
+    fi
+    if ! .venv/bin/python -m pip install --quiet --disable-pip-version-check -r upstream/requirements.txt >&2; then
+      lacking "$name" 'pip install failed for tests/real/upstream/requirements.txt; its message is above: check the network or the package index, then run tests/real/setup.sh again'
+      return
+    fi
+    printf '%s' "$key" >"$venv_stamp"
+  fi
+  ready "$name"
+}
+
+set_up_node_packages
+set_up_python_packages
+[ "$missing" = 0 ] || exit 3
