@@ -107,29 +107,26 @@ impl Upstream {
         UpstreamStep::Hold
     }
 
-    /// The stream ended.
-    ///
-    /// # Errors
-    /// A `CHANNEL_ERROR` failure when the requested run did not end, or never started: a truncation is never a success.
-    pub fn finish(self) -> Result<ExchangeEnd, Failure> {
-        match self.phase {
-            Phase::Ended(ended) => Ok(ended.end),
-            Phase::InRun => Err(Failure::new(
-                ErrorCode::ChannelError,
-                "the upstream agent's stream was truncated: it ended without a terminal event (RUN_FINISHED or RUN_ERROR)",
-            )),
-            Phase::Before | Phase::InEarlierRun => {
-                let message = match self.other_runs.last() {
-                    None => "the upstream agent's stream was truncated: it ended without any event".to_owned(),
-                    Some(other) => format!(
-                        "the upstream agent's stream ended without RUN_STARTED of the requested run `{}`; the last run \
-                         in it was `{other}`",
-                        self.run_id
-                    ),
-                };
-                Err(Failure::new(ErrorCode::ChannelError, message))
+    /// The stream ended. When the requested run did not end in it, or never started, that is a `CHANNEL_ERROR` failure:
+    /// a truncation is never a success.
+    pub fn finish(self) -> ExchangeEnd {
+        let message = match self.phase {
+            Phase::Ended(ended) => return ended.end,
+            Phase::InRun => {
+                "the upstream agent's stream was truncated: it ended without a terminal event (RUN_FINISHED \
+                             or RUN_ERROR)"
+                    .to_owned()
             }
-        }
+            Phase::Before | Phase::InEarlierRun => match self.other_runs.last() {
+                None => "the upstream agent's stream was truncated: it ended without any event".to_owned(),
+                Some(other) => format!(
+                    "the upstream agent's stream ended without RUN_STARTED of the requested run `{}`; the last run in \
+                     it was `{other}`",
+                    self.run_id
+                ),
+            },
+        };
+        ExchangeEnd::Failed(Failure::new(ErrorCode::ChannelError, message))
     }
 
     fn end(&mut self, end: ExchangeEnd, finished: Option<RunFinished>) {
