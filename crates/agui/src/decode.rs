@@ -86,7 +86,7 @@ pub fn decode_value(mut value: Value, index: usize) -> Result<Decoded, Violation
 
 /// Reads an event of a frequent type when it is exactly what the schema describes and `type` comes first; anything else
 /// is left to the long way, which judges it.
-fn decode_frequent(json: &[u8]) -> Option<Event> {
+pub(crate) fn decode_frequent(json: &[u8]) -> Option<Event> {
     let Frequent(event) = serde_json::from_slice(json).ok()?;
     event.timestamp().is_none_or(|time| (-SAFE_INTEGER..=SAFE_INTEGER).contains(&time)).then_some(event)
 }

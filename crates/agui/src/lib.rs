@@ -1,7 +1,7 @@
 //! AG-UI 1.0 without I/O: bytes come in as arguments, events come out.
 //!
 //! - [`Event`] and its 31 structs, [`Message`], [`RunAgentInput`]: the types, exactly as the schema has them;
-//! - [`sse`]: reading and writing Server-Sent Events, at any split of the bytes;
+//! - [`SseDecoder`], [`SseEncoder`]: reading and writing Server-Sent Events, at any split of the bytes;
 //! - [`Consumer`]: what a client makes of a stream — decoding, retired shapes, enforcement, chunk expansion and
 //!   verification, in the order of basic/processing;
 //! - [`Reducer`]: the messages and the state that a client holds;
@@ -9,7 +9,11 @@
 //!
 //! Section names such as "events/lifecycle" are pages of the AG-UI 1.0 specification.
 
-pub mod decode;
+mod check;
+mod chunks;
+mod consumer;
+mod conversation;
+mod decode;
 mod enforce;
 mod event;
 mod input;
@@ -17,19 +21,28 @@ mod message;
 mod object;
 mod outcome;
 mod patch;
+mod reducer;
 mod retired;
 mod schema;
+mod sse;
 mod usage;
+mod verify;
 mod version;
 mod violation;
 mod warning;
 
-pub use decode::{Decoded, decode_event};
+pub use check::{CheckError, Report, ReportedError, ReportedOutcome, ReportedRun, check};
+pub use chunks::ChunkExpander;
+pub use consumer::{Consumer, ConsumerOptions, Rejected, StreamEnd};
+pub use decode::{Decoded, decode_event, decode_value};
 pub use event::*;
 pub use input::{Context, InputError, RunAgentInput, Tool};
 pub use message::*;
 pub use outcome::*;
+pub use reducer::Reducer;
+pub use sse::{SseDecoder, SseEncoder, SseError, SseEvent};
 pub use usage::TokenUsage;
-pub use version::{PROTOCOL_VERSION, ProtocolVersion};
+pub use verify::{Ending, RunEnding, RunRecord, Truncation, Verifier};
+pub use version::{PROTOCOL_VERSION, ProtocolVersion, UninterpretableVersion};
 pub use violation::{Rule, Violation};
 pub use warning::{Warning, WarningRule};

@@ -43,8 +43,14 @@ impl PendingDelta {
             && attribution(self.agui.as_ref()) == attribution(agui)
     }
 
-    /// Whether it must not wait any longer.
-    pub fn is_due(&self, now: Timestamp) -> bool {
-        self.text.len() >= COALESCE_BYTES || now.unix_millis() - self.since.unix_millis() >= COALESCE_MILLIS
+    /// Whether its time is over, so that nothing joins it any more. A clock that stepped back says nothing about how
+    /// long it has waited, so then it waits no longer.
+    pub fn is_late(&self, now: Timestamp) -> bool {
+        !(0..COALESCE_MILLIS).contains(&(now.unix_millis() - self.since.unix_millis()))
+    }
+
+    /// Whether it is large enough to go.
+    pub fn is_large(&self) -> bool {
+        self.text.len() >= COALESCE_BYTES
     }
 }

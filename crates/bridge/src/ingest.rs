@@ -10,7 +10,9 @@ use runwire_agui::{Content, Event, RunAgentInput};
 use runwire_frame::{ErrorCode, NoticeLevel, SegmentError, SegmentId, SegmentStatus, Timestamp};
 use serde_json::{Map, Value};
 
-use crate::recorder::{Agui, Ending, Open, Opening, Recorder, ToolOutput, kind};
+use crate::recorder::{Agui, Recorder};
+use crate::segment::{Ending, Open, Opening, kind};
+use crate::tool_output::ToolOutput;
 
 /// A tool call's segment, without or with its result.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ pub struct Ingest {
     tools: HashMap<String, OpenTool>,
     steps: HashMap<(Option<String>, String), Open<kind::Step>>,
     agents: HashMap<String, Open<kind::Agent>>,
-    /// Names of the tool calls in the input, whose results may come in this exchange.
+    /// Names of the tool calls of the input and of this exchange, whose results may come in segments of their own.
     known_tools: HashMap<String, String>,
 }
 
@@ -121,6 +123,7 @@ impl Ingest {
                 if let Some(earlier) = self.tools.remove(&e.tool_call_id) {
                     earlier.end(recorder, now);
                 }
+                self.known_tools.insert(e.tool_call_id.clone(), e.tool_call_name.clone());
                 let segment = recorder.open_tool(now, &e.tool_call_id, &e.tool_call_name, opening);
                 let tool = OpenTool { handle: ToolHandle::Waiting(segment), arguments_complete: false };
                 self.tools.insert(e.tool_call_id.clone(), tool);
@@ -157,7 +160,7 @@ impl Ingest {
             Event::SubagentError(e) => {
                 if let Some(segment) = self.agents.remove(&e.subagent_run_id) {
                     let code = e.code.as_deref().and_then(ErrorCode::from_wire).unwrap_or(ErrorCode::InternalError);
-                    let error = SegmentError { code, message: e.message.clone() };
+                    let error = SegmentError { code, message: e.message.clone(), extra: Map::new() };
                     let agui = Some(members(event));
                     let ending = Ending { error: Some(error), agui, ..Ending::with_status(SegmentStatus::Failed) };
                     recorder.end(now, segment, ending);

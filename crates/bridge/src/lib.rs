@@ -8,20 +8,23 @@
 //! No I/O, no clock, no randomness.
 
 mod coalescer;
+mod ending;
 mod ingest;
 mod log_state;
 mod projection;
 mod recorder;
+mod segment;
+mod tool_output;
 mod upstream;
 mod usage;
 
 pub use coalescer::{COALESCE_BYTES, COALESCE_MILLIS};
+pub use ending::{Completion, Failure, Suspension};
 pub use ingest::{Ingest, Replayed};
 pub use log_state::{LogState, LogStateError};
 pub use projection::{Peer, Projection, ProjectionError, StoredPayload};
-pub use recorder::{
-    Agui, Completion, Ending, Failure, Open, Opening, PARTS_PAYLOAD, Payload, Recorded, Recorder, Suspension,
-    TEXT_PAYLOAD, ToolOutput, kind,
-};
+pub use recorder::{Agui, Recorded, Recorder};
+pub use segment::{Ending, Open, Opening, kind};
+pub use tool_output::{PARTS_PAYLOAD, Payload, TEXT_PAYLOAD, ToolOutput};
 pub use upstream::{ExchangeEnd, Upstream, UpstreamStep, started_members};
 pub use usage::{usage_from_agui, usage_to_agui};

@@ -6,10 +6,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use runwire_frame::{Data, Frame, RunStatus, SegmentId, Timestamp, UsageLedger};
+use runwire_frame::{
+    Data, Frame, RunStatus, SegmentId, SegmentKind, SegmentStart, Suspend, SuspendKind, Timestamp, UsageLedger,
+};
+
+use serde_json::{Map, Value};
+
+use crate::usage::{add_all, exchange_usage};
+
+/// Under `agui` of a tool's `segment.start`: which call it is.
+pub(crate) const TOOL_CALL_ID: &str = "toolCallId";
 
 /// A segment that has started and not ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenSegment {
     pub id: SegmentId,
     pub started_at: Timestamp,
@@ -19,7 +28,7 @@ pub(crate) struct OpenSegment {
 }
 
 /// Where the tool call of a `tool` segment stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ToolState {
     pub call_id: String,
     pub slug: String,
@@ -29,7 +38,7 @@ pub(crate) struct ToolState {
 }
 
 /// A fold over a run's log: what a writer must know to continue it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogState {
     pub(crate) run_id: Arc<str>,
     pub(crate) head: u64,
@@ -40,8 +49,13 @@ pub struct LogState {
     /// By number, so that closing in reverse closes what is inside before what is around it.
     pub(crate) open: BTreeMap<u64, OpenSegment>,
     pub(crate) last_segment: u64,
-    pub(crate) usage: UsageLedger,
-    pub(crate) suspend_kind: Option<runwire_frame::SuspendKind>,
+    /// What the exchanges that are over used: each reported its own.
+    pub(crate) earlier_usage: UsageLedger,
+    /// What the segments of the current exchange used, over all of its attempts.
+    pub(crate) exchange_usage: UsageLedger,
+    pub(crate) suspend_kind: Option<SuspendKind>,
+    /// Code and message of the last `error` frame.
+    pub(crate) last_error: Option<(String, String)>,
     pub(crate) ended: bool,
 }
 
@@ -66,6 +80,22 @@ pub enum LogStateError {
         /// The name.
         segment: String,
     },
+    /// A tool's frame stands in a segment whose opening names no call.
+    #[error("frame {seq} needs the tool call of segment `{segment}`, whose opening names none")]
+    Tool {
+        /// The frame.
+        seq: u64,
+        /// The segment.
+        segment: String,
+    },
+    /// The account of an exchange is no list of usage entries.
+    #[error("frame {seq} does not hold the usage of its exchange that it says it does: {problem}")]
+    Usage {
+        /// The frame.
+        seq: u64,
+        /// What is wrong.
+        problem: String,
+    },
 }
 
 impl LogState {
@@ -80,8 +110,10 @@ impl LogState {
             started_at: None,
             open: BTreeMap::new(),
             last_segment: 0,
-            usage: UsageLedger::default(),
+            earlier_usage: UsageLedger::default(),
+            exchange_usage: UsageLedger::default(),
             suspend_kind: None,
+            last_error: None,
             ended: false,
         }
     }
@@ -121,32 +153,33 @@ impl LogState {
             }
             Data::RunStatus(change) => self.status = change.status,
             Data::RunEnd(_) => self.ended = true,
-            Data::Suspend(suspend) => self.suspend_kind = Some(suspend.kind),
+            Data::Suspend(suspend) => self.suspend(frame, suspend)?,
             Data::Resume(_) => self.suspend_kind = None,
-            Data::SegmentStart(_) => {
+            Data::SegmentStart(start) => {
                 let (number, id) = segment_number(frame)?;
                 self.last_segment = self.last_segment.max(number);
-                let segment = OpenSegment { id, started_at: frame.ts, has_delta: false, tool: None };
-                self.open.insert(number, segment);
+                let tool = tool_state(frame, start)?;
+                self.open.insert(number, OpenSegment { id, started_at: frame.ts, has_delta: false, tool });
             }
             Data::SegmentEnd(end) => {
                 let (number, _) = segment_number(frame)?;
                 self.open.remove(&number);
                 if let Some(usage) = &end.usage {
-                    self.usage.add(usage);
+                    self.exchange_usage.add(usage);
                 }
             }
             Data::TextDelta(delta) => self.open_mut(frame)?.has_delta |= !delta.text.is_empty(),
             Data::ThinkingDelta(delta) => self.open_mut(frame)?.has_delta |= !delta.text.is_empty(),
             Data::ToolCall(call) => {
-                let tool = self.tool_mut(frame, &call.tool_call_id, &call.tool_slug)?;
+                let tool = self.tool_mut(frame)?;
                 if let Some(delta) = &call.arguments_delta {
                     tool.arguments.push_str(delta);
                 }
                 tool.arguments_complete |= call.arguments.is_some();
             }
-            Data::ToolResult(result) => self.tool_mut(frame, &result.tool_call_id, "")?.answered = true,
-            Data::Notice(_) | Data::Error(_) => {}
+            Data::ToolResult(_) => self.tool_mut(frame)?.answered = true,
+            Data::Error(error) => self.last_error = Some((error.code.as_str().to_owned(), error.message.clone())),
+            Data::Notice(_) => {}
         }
         self.head = frame.seq;
         self.last_ts = self.last_ts.max(frame.ts);
@@ -160,15 +193,47 @@ impl LogState {
             .ok_or_else(|| LogStateError::Segment { seq: frame.seq, segment: id.as_str().to_owned() })
     }
 
-    fn tool_mut(&mut self, frame: &Frame, call_id: &str, slug: &str) -> Result<&mut ToolState, LogStateError> {
-        Ok(self.open_mut(frame)?.tool.get_or_insert_with(|| ToolState {
-            call_id: call_id.to_owned(),
-            slug: slug.to_owned(),
-            arguments: String::new(),
-            arguments_complete: false,
-            answered: false,
-        }))
+    fn tool_mut(&mut self, frame: &Frame) -> Result<&mut ToolState, LogStateError> {
+        let (_, id) = segment_number(frame)?;
+        self.open_mut(frame)?
+            .tool
+            .as_mut()
+            .ok_or_else(|| LogStateError::Tool { seq: frame.seq, segment: id.as_str().to_owned() })
     }
+
+    /// The exchange is over; what it used is in the frame, because the frame alone must be enough to go on from.
+    fn suspend(&mut self, frame: &Frame, suspend: &Suspend) -> Result<(), LogStateError> {
+        let usage = exchange_usage(agui(&suspend.extra))
+            .map_err(|e| LogStateError::Usage { seq: frame.seq, problem: e.to_string() })?;
+        add_all(&mut self.earlier_usage, &usage.unwrap_or_default());
+        self.exchange_usage = UsageLedger::default();
+        self.suspend_kind = Some(suspend.kind);
+        Ok(())
+    }
+}
+
+/// A `tool` segment's call. Its id is an AG-UI member of the opening frame, which has no key of its own for it.
+fn tool_state(frame: &Frame, start: &SegmentStart) -> Result<Option<ToolState>, LogStateError> {
+    if start.kind != SegmentKind::Tool {
+        return Ok(None);
+    }
+    let (_, id) = segment_number(frame)?;
+    let call_id = agui(&start.extra)
+        .and_then(|a| a.get(TOOL_CALL_ID))
+        .and_then(Value::as_str)
+        .ok_or_else(|| LogStateError::Tool { seq: frame.seq, segment: id.as_str().to_owned() })?;
+    Ok(Some(ToolState {
+        call_id: call_id.to_owned(),
+        slug: start.tool_slug.clone().unwrap_or_default(),
+        arguments: String::new(),
+        arguments_complete: false,
+        answered: false,
+    }))
+}
+
+/// The AG-UI members of a frame's data.
+pub(crate) fn agui(extra: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    extra.get("agui").and_then(Value::as_object)
 }
 
 /// Segments are named `seg_1`, `seg_2`, … in the order in which they open.

@@ -12,161 +12,24 @@
 //! # }
 //! ```
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use runwire_frame::{
-    Cost, Data, EndStatus, ErrorCode, ErrorData, Frame, Notice, NoticeLevel, PREVIEW_MAX_BYTES, Resume, RunEnd,
-    RunStart, RunStatus, RunStatusChange, SegmentEnd, SegmentError, SegmentId, SegmentKind, SegmentStart,
-    SegmentStatus, Suspend, SuspendKind, TextDelta, ThinkingDelta, Timestamp, ToolCall, ToolResult, Usage, UsageLedger,
+    Cost, Data, EndStatus, ErrorCode, ErrorData, Frame, Notice, NoticeLevel, Resume, RunEnd, RunStart, RunStatus,
+    RunStatusChange, SegmentEnd, SegmentId, SegmentKind, SegmentStart, SegmentStatus, Suspend, SuspendKind, TextDelta,
+    ThinkingDelta, Timestamp, ToolCall, ToolResult, Usage, UsageLedger,
 };
 use serde_json::{Map, Value, json};
 
 use crate::coalescer::{DeltaKind, PendingDelta};
-use crate::log_state::{LogState, OpenSegment, ToolState};
+use crate::ending::{Completion, Failure, Suspension};
+use crate::log_state::{LogState, OpenSegment, TOOL_CALL_ID, ToolState};
+use crate::segment::{Ending, Open, Opening, kind};
+use crate::tool_output::{Payload, Preview, ToolOutput};
+use crate::usage::{EXCHANGE_USAGE, add_all};
 
 /// What an AG-UI event says beyond its frame; travels under the additive data key `agui`.
 pub type Agui = Option<Map<String, Value>>;
-
-/// The kinds of segment, as types.
-pub mod kind {
-    /// One call of a model.
-    #[derive(Debug)]
-    pub struct Model;
-    /// One message.
-    #[derive(Debug)]
-    pub struct Message;
-    /// Reasoning.
-    #[derive(Debug)]
-    pub struct Reasoning;
-    /// One tool call that has no result yet.
-    #[derive(Debug)]
-    pub struct Tool;
-    /// One tool call that has its result.
-    #[derive(Debug)]
-    pub struct AnsweredTool;
-    /// A named phase.
-    #[derive(Debug)]
-    pub struct Step;
-    /// A child agent.
-    #[derive(Debug)]
-    pub struct Agent;
-
-    /// Segments that output text can be written to.
-    pub trait TakesText {}
-    impl TakesText for Model {}
-    impl TakesText for Message {}
-
-    /// Segments that reasoning can be written to.
-    pub trait TakesThinking {}
-    impl TakesThinking for Model {}
-    impl TakesThinking for Reasoning {}
-
-    /// Segments that a call's arguments can be written to.
-    pub trait TakesArguments {}
-    impl TakesArguments for Tool {}
-    impl TakesArguments for AnsweredTool {}
-}
-
-/// A segment that is open: what its content is written through. Not `Clone`: closing consumes it.
-#[derive(Debug)]
-#[must_use = "a segment whose handle is dropped stays open until the run ends"]
-pub struct Open<K> {
-    number: u64,
-    id: SegmentId,
-    kind: PhantomData<fn() -> K>,
-}
-
-impl<K> Open<K> {
-    fn new(number: u64, id: SegmentId) -> Open<K> {
-        Open { number, id, kind: PhantomData }
-    }
-
-    /// The segment's name within the run.
-    pub fn id(&self) -> &SegmentId {
-        &self.id
-    }
-}
-
-/// How a segment begins.
-#[derive(Clone, Debug, Default)]
-pub struct Opening {
-    /// What it is called.
-    pub name: Option<String>,
-    /// The segment that it happens inside of.
-    pub parent: Option<SegmentId>,
-    /// Provider and model, for a model call.
-    pub model_ref: Option<String>,
-    /// Segments with the same key belong together.
-    pub group_key: Option<String>,
-    /// What AG-UI says beyond the frame.
-    pub agui: Agui,
-}
-
-impl Opening {
-    /// A segment called so, inside of no other.
-    pub fn named(name: impl Into<String>) -> Opening {
-        Opening { name: Some(name.into()), ..Opening::default() }
-    }
-
-    /// The same, inside of `parent`.
-    pub fn inside(self, parent: &SegmentId) -> Opening {
-        Opening { parent: Some(parent.clone()), ..self }
-    }
-}
-
-/// How a segment ends.
-#[derive(Clone, Debug)]
-pub struct Ending {
-    /// Whole, failed, cut off or abandoned.
-    pub status: SegmentStatus,
-    /// Tokens used by a model call.
-    pub usage: Option<Usage>,
-    /// Why a model stopped.
-    pub finish_reason: Option<String>,
-    /// Why it failed.
-    pub error: Option<SegmentError>,
-    /// What AG-UI says beyond the frame.
-    pub agui: Agui,
-}
-
-impl Ending {
-    /// What the segment brackets is whole.
-    pub fn completed() -> Ending {
-        Ending::with_status(SegmentStatus::Completed)
-    }
-
-    /// It ended so, and there is no more to say.
-    pub fn with_status(status: SegmentStatus) -> Ending {
-        Ending { status, usage: None, finish_reason: None, error: None, agui: None }
-    }
-}
-
-/// What a tool returned.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ToolOutput {
-    /// Text.
-    Text(String),
-    /// An ordered list of AG-UI content parts.
-    Parts(Vec<Value>),
-}
-
-/// The whole value behind a preview, to be stored with the segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Payload {
-    /// Which segment's.
-    pub segment_id: SegmentId,
-    /// `text/plain; charset=utf-8` or `application/json` (a list of AG-UI content parts).
-    pub content_type: &'static str,
-    /// The value.
-    pub bytes: Bytes,
-}
-
-/// Content type of a payload that is text.
-pub const TEXT_PAYLOAD: &str = "text/plain; charset=utf-8";
-/// Content type of a payload that is a list of AG-UI content parts.
-pub const PARTS_PAYLOAD: &str = "application/json";
 
 /// What recording produced: to be appended together, in this order.
 #[derive(Clone, Debug, Default)]
@@ -182,68 +45,6 @@ impl Recorded {
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty() && self.payloads.is_empty()
     }
-}
-
-/// How a run completes.
-#[derive(Clone, Debug, Default)]
-pub struct Completion {
-    /// Usage that no segment carried, such as what an upstream agent reports for the whole run.
-    pub usage: Vec<Usage>,
-    /// What it cost, when prices are configured.
-    pub cost: Option<Cost>,
-    /// What AG-UI says beyond the frame: the result, pending tool calls.
-    pub agui: Agui,
-}
-
-/// How a run fails.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// One of the fifteen.
-    pub code: ErrorCode,
-    /// What happened, for a person.
-    pub message: String,
-    /// Whether the same request may succeed later.
-    pub retryable: bool,
-    /// More for whoever operates the agent.
-    pub detail: Option<String>,
-    /// `Failed` when the work failed, `Abandoned` when the attempt ended under its segments.
-    pub segments: SegmentStatus,
-    /// Usage that no segment carried.
-    pub usage: Vec<Usage>,
-    /// What AG-UI says beyond the `error` frame.
-    pub agui: Agui,
-}
-
-impl Failure {
-    /// A failure of the work itself.
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Failure {
-        Failure {
-            code,
-            message: message.into(),
-            retryable: false,
-            detail: None,
-            segments: SegmentStatus::Failed,
-            usage: Vec::new(),
-            agui: None,
-        }
-    }
-}
-
-/// What a run waits for.
-#[derive(Clone, Debug)]
-pub struct Suspension {
-    /// A yes or no, or a value.
-    pub kind: SuspendKind,
-    /// The interrupts to answer.
-    pub contract: Map<String, Value>,
-    /// What to ask, for a person.
-    pub prompt: Option<String>,
-    /// When waiting ends.
-    pub deadline: Option<Timestamp>,
-    /// Usage of this exchange that no segment carried.
-    pub usage: Vec<Usage>,
-    /// What AG-UI says beyond the frame.
-    pub agui: Agui,
 }
 
 /// Writes one run's log. Sans-I/O: time comes in, frames come out through [`Recorder::take`].
@@ -273,7 +74,9 @@ impl Recorder {
         recorder
     }
 
-    /// Takes up a log whose writer is gone in the middle of an attempt, so that it can be brought to its end.
+    /// Takes up a log whose writer is gone, so that it can be brought to its end: any of [`complete`](Self::complete),
+    /// [`fail`](Self::fail), [`cancel`](Self::cancel) and [`retry`](Self::retry) makes a legal log of it, wherever it
+    /// stopped after its first frame. What it had reached already stands, whatever is asked for now.
     pub fn recover(state: LogState) -> Recorder {
         Recorder { state, pending: None, out: Recorded::default() }
     }
@@ -347,14 +150,11 @@ impl Recorder {
         tool_slug: impl Into<String>,
         opening: Opening,
     ) -> Open<kind::Tool> {
-        let tool = ToolState {
-            call_id: tool_call_id.into(),
-            slug: tool_slug.into(),
-            arguments: String::new(),
-            arguments_complete: false,
-            answered: false,
-        };
-        self.open(now, SegmentKind::Tool, opening, Some(tool))
+        // The frame has no key for the call's id, and who continues this log must know it from here on.
+        let mut agui = opening.agui.unwrap_or_default();
+        agui.entry(TOOL_CALL_ID).or_insert_with(|| Value::String(tool_call_id.into()));
+        let opening = Opening { agui: Some(agui), ..opening };
+        self.open(now, SegmentKind::Tool, opening, Some(tool_slug.into()))
     }
 
     /// The open tool calls without a result, by call id: how a resumed run gets its handles back.
@@ -366,23 +166,20 @@ impl Recorder {
         self.state.open.iter().filter_map(unanswered).collect()
     }
 
-    fn open<K>(&mut self, now: Timestamp, kind: SegmentKind, opening: Opening, tool: Option<ToolState>) -> Open<K> {
+    fn open<K>(&mut self, now: Timestamp, kind: SegmentKind, opening: Opening, tool_slug: Option<String>) -> Open<K> {
         let number = self.state.last_segment + 1;
         let id = SegmentId::from(format!("seg_{number}"));
         let start = SegmentStart {
             kind,
-            name: opening.name.or_else(|| tool.as_ref().map(|t| t.slug.clone())),
+            name: opening.name.or_else(|| tool_slug.clone()),
             parent_segment_id: opening.parent.map(|p| p.as_str().to_owned()),
             group_key: opening.group_key,
             model_ref: opening.model_ref,
-            tool_slug: tool.as_ref().map(|t| t.slug.clone()),
+            tool_slug,
             child_run_id: None,
             extra: extra(opening.agui),
         };
         self.emit(now, Some(id.clone()), Data::SegmentStart(start));
-        if let Some(segment) = self.state.open.get_mut(&number) {
-            segment.tool = tool;
-        }
         Open::new(number, id)
     }
 
@@ -397,20 +194,20 @@ impl Recorder {
     }
 
     fn delta(&mut self, now: Timestamp, segment: u64, kind: DeltaKind, text: &str, agui: Agui) {
-        if let Some(pending) = &mut self.pending
-            && pending.takes(segment, kind, agui.as_ref())
-        {
-            pending.text.push_str(text);
-            if pending.is_due(now) {
-                self.flush(now);
-            }
-            return;
+        if self.pending.as_ref().is_some_and(|p| p.is_late(now) || !p.takes(segment, kind, agui.as_ref())) {
+            self.flush(now);
         }
-        self.flush(now);
         let first = self.state.open.get(&segment).is_some_and(|s| !s.has_delta);
-        self.pending = Some(PendingDelta { segment, kind, text: text.to_owned(), since: now, agui });
+        let pending = self.pending.get_or_insert_with(|| PendingDelta {
+            segment,
+            kind,
+            text: String::new(),
+            since: now,
+            agui,
+        });
+        pending.text.push_str(text);
         // Time to first token is never paid for coalescing.
-        if first || text.len() >= crate::COALESCE_BYTES {
+        if first || pending.is_large() {
             self.flush(now);
         }
     }
@@ -466,16 +263,16 @@ impl Recorder {
         let answered = Open::new(segment.number, segment.id);
         let Some((id, tool)) = self.tool_segment(answered.number) else { return answered };
         let tool_call_id = tool.call_id.clone();
-        let (preview, truncated, bytes, payload) = preview(output);
-        if let Some((content_type, bytes)) = payload {
+        let preview = Preview::of(output);
+        if let Some((content_type, bytes)) = preview.payload {
             self.out.payloads.push(Payload { segment_id: id.clone(), content_type, bytes });
         }
         let result = ToolResult {
             tool_call_id,
             ok,
-            output_preview: Some(preview),
-            truncated,
-            bytes: bytes as u64,
+            output_preview: Some(preview.shown),
+            truncated: preview.truncated,
+            bytes: preview.bytes,
             extra: extra(agui),
         };
         self.emit(now, Some(id), Data::ToolResult(result));
@@ -549,16 +346,55 @@ impl Recorder {
         self.agui_notice(now, object(json!({ "type": "CUSTOM", "name": name, "value": value })));
     }
 
+    /// Something failed. What follows from it is said by what comes next: a segment that ended so, or the end of the
+    /// run, such as a stop at a limit that the operator set.
+    pub fn error(&mut self, now: Timestamp, code: ErrorCode, message: impl Into<String>, retryable: bool) {
+        self.emit(now, None, Data::Error(ErrorData { code, message: message.into(), retryable, extra: Map::new() }));
+    }
+
     /// The work is done: closes what is open, then `run.status` → `completed` and `run.end`.
     pub fn complete(mut self, now: Timestamp, completion: Completion) -> Recorded {
-        self.close_all(now, SegmentStatus::Completed);
-        self.transition(now, RunStatus::Completed);
-        self.run_end(now, EndStatus::Completed, &completion.usage, completion.cost, None, completion.agui);
+        if !self.finish_ended(now) {
+            self.close_all(now, SegmentStatus::Completed);
+            self.reach(now, RunStatus::Completed);
+            self.run_end(now, EndStatus::Completed, &completion.usage, completion.cost, None, completion.agui);
+        }
         self.out
     }
 
     /// The work could not be done: `error`, closes what is open, then `run.status` → `failed` and `run.end`.
     pub fn fail(mut self, now: Timestamp, failure: Failure) -> Recorded {
+        if !self.finish_ended(now) {
+            let usage = failure.usage.clone();
+            let class = self.report(now, failure);
+            self.reach(now, RunStatus::Failed);
+            self.run_end(now, EndStatus::Failed, &usage, None, Some(class), None);
+        }
+        self.out
+    }
+
+    /// The attempt failed and another follows: `error`, closes what is open, then `run.status` → `retrying`. There is no
+    /// `run.end`, because it tells a subscriber to close. [`Recorder::start`] begins the next attempt from the state
+    /// that is returned.
+    ///
+    /// A run that is being stopped is not tried again: it ends `cancelled`, and the state says that it
+    /// [ended](LogState::ended).
+    pub fn retry(mut self, now: Timestamp, failure: Failure) -> (Recorded, LogState) {
+        if self.finish_ended(now) || self.state.status == RunStatus::Retrying {
+            return (self.out, self.state);
+        }
+        let usage = failure.usage.clone();
+        if self.state.status == RunStatus::Cancelling {
+            self.end_cancelled(now, &usage, None);
+            return (self.out, self.state);
+        }
+        self.report(now, failure);
+        self.reach(now, RunStatus::Retrying);
+        (self.out, self.state)
+    }
+
+    /// `error`, then closes what is open. Gives the failure's class and detail.
+    fn report(&mut self, now: Timestamp, failure: Failure) -> (String, String) {
         let class = (failure.code.as_str().to_owned(), failure.detail.unwrap_or_else(|| failure.message.clone()));
         let error = ErrorData {
             code: failure.code,
@@ -568,41 +404,44 @@ impl Recorder {
         };
         self.emit(now, None, Data::Error(error));
         self.close_all(now, failure.segments);
-        self.transition(now, RunStatus::Failed);
-        self.run_end(now, EndStatus::Failed, &failure.usage, None, Some(class), None);
-        self.out
+        class
     }
 
     /// The run was stopped on purpose: closes what is open, then `run.status` → `cancelled` and `run.end`.
     pub fn cancel(mut self, now: Timestamp, usage: &[Usage], agui: Agui) -> Recorded {
-        self.close_all(now, SegmentStatus::Cancelled);
-        if self.state.status != RunStatus::Cancelling && !self.state.status.may_become(RunStatus::Cancelled) {
-            self.transition(now, RunStatus::Cancelling);
+        if !self.finish_ended(now) {
+            self.end_cancelled(now, usage, agui);
         }
-        self.transition(now, RunStatus::Cancelled);
-        self.run_end(now, EndStatus::Cancelled, usage, None, None, agui);
         self.out
     }
 
+    fn end_cancelled(&mut self, now: Timestamp, usage: &[Usage], agui: Agui) {
+        self.close_all(now, SegmentStatus::Cancelled);
+        self.reach(now, RunStatus::Cancelled);
+        self.run_end(now, EndStatus::Cancelled, usage, None, None, agui);
+    }
+
     /// The run waits for an answer from outside: `suspend`, then `run.status` → `suspended`. Segments stay as they are.
+    ///
+    /// A run that is being stopped waits for nothing: it ends `cancelled`, and the state says that it
+    /// [ended](LogState::ended).
     pub fn suspend(mut self, now: Timestamp, suspension: Suspension) -> (Recorded, LogState) {
-        let mut extra = extra(suspension.agui);
-        if !suspension.usage.is_empty() {
-            // The frame has no key for usage; the exchange's own account is AG-UI's to tell.
-            let members = extra.entry("agui").or_insert_with(|| Value::Object(Map::new()));
-            if let (Value::Object(members), Ok(usage)) = (members, serde_json::to_value(&suspension.usage)) {
-                members.insert("exchangeUsage".into(), usage);
-            }
+        if self.state.status == RunStatus::Cancelling {
+            self.end_cancelled(now, &suspension.usage, None);
+            return (self.out, self.state);
         }
-        for usage in &suspension.usage {
-            self.state.usage.add(usage);
+        let mut usage = self.state.exchange_usage.clone();
+        add_all(&mut usage, &suspension.usage);
+        let mut agui = suspension.agui;
+        if let Some(usage) = usage.entries() {
+            insert_usage(&mut agui, &usage);
         }
         let suspend = Suspend {
             kind: suspension.kind,
             resume_contract: suspension.contract,
             prompt: suspension.prompt,
             deadline_at: suspension.deadline,
-            extra,
+            extra: extra(agui),
         };
         self.emit(now, None, Data::Suspend(suspend));
         self.transition(now, RunStatus::Suspended);
@@ -627,16 +466,21 @@ impl Recorder {
         failure: Option<(String, String)>,
         agui: Agui,
     ) {
-        let mut ledger: UsageLedger = self.state.usage.clone();
-        for entry in usage {
-            ledger.add(entry);
+        let mut exchange = self.state.exchange_usage.clone();
+        add_all(&mut exchange, usage);
+        let exchange = exchange.entries().unwrap_or_default();
+        let mut whole = self.state.earlier_usage.clone();
+        add_all(&mut whole, &exchange);
+        let mut agui = agui;
+        if self.state.earlier_usage != UsageLedger::default() {
+            insert_usage(&mut agui, &exchange);
         }
         let started = self.state.started_at.unwrap_or(now);
         let duration = self.clamp(now).unix_millis() - started.unix_millis();
         let (failure_class, failure_detail) = failure.unzip();
         let end = RunEnd {
             status,
-            usage: ledger.entries(),
+            usage: whole.entries(),
             cost,
             duration_ms: Some(duration.max(0).unsigned_abs()),
             failure_class,
@@ -644,6 +488,30 @@ impl Recorder {
             extra: extra(agui),
         };
         self.emit(now, None, Data::RunEnd(end));
+    }
+
+    /// Goes to one of the last statuses of an attempt, through the one between where there is no direct way.
+    fn reach(&mut self, now: Timestamp, status: RunStatus) {
+        if !self.state.status.may_become(status) {
+            let between = if status == RunStatus::Cancelled { RunStatus::Cancelling } else { RunStatus::Running };
+            self.transition(now, between);
+        }
+        self.transition(now, status);
+    }
+
+    /// Whether the log had reached its last status before this writer took it up; then only `run.end` can be missing.
+    fn finish_ended(&mut self, now: Timestamp) -> bool {
+        let status = match self.state.status {
+            RunStatus::Completed => EndStatus::Completed,
+            RunStatus::Failed => EndStatus::Failed,
+            RunStatus::Cancelled => EndStatus::Cancelled,
+            _ => return false,
+        };
+        if !self.state.ended {
+            let failure = self.state.last_error.clone().filter(|_| status == EndStatus::Failed);
+            self.run_end(now, status, &[], None, failure, None);
+        }
+        true
     }
 
     fn transition(&mut self, now: Timestamp, status: RunStatus) {
@@ -683,39 +551,14 @@ fn extra(agui: Agui) -> Map<String, Value> {
     extra
 }
 
+fn insert_usage(agui: &mut Agui, usage: &[Usage]) {
+    let usage = serde_json::to_value(usage).expect("usage entries are plain JSON");
+    agui.get_or_insert_default().insert(EXCHANGE_USAGE.into(), usage);
+}
+
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => Map::new(),
     }
-}
-
-type Whole = (&'static str, Bytes);
-
-/// The preview of an output, whether it is less than the whole, the whole's size, and the payload if one is needed.
-fn preview(output: &ToolOutput) -> (String, bool, usize, Option<Whole>) {
-    match output {
-        ToolOutput::Text(text) => {
-            let shown = cut(text, PREVIEW_MAX_BYTES);
-            let truncated = shown.len() < text.len();
-            let payload = truncated.then(|| (TEXT_PAYLOAD, Bytes::copy_from_slice(text.as_bytes())));
-            (shown.to_owned(), truncated, text.len(), payload)
-        }
-        ToolOutput::Parts(parts) => {
-            let whole = serde_json::to_vec(parts).expect("JSON values always serialise");
-            let texts = parts.iter().filter(|p| p["type"] == "text").filter_map(|p| p["text"].as_str());
-            let text: String = texts.collect();
-            let bytes = whole.len();
-            (cut(&text, PREVIEW_MAX_BYTES).to_owned(), true, bytes, Some((PARTS_PAYLOAD, whole.into())))
-        }
-    }
-}
-
-/// The longest beginning of at most `max` bytes that ends at a character.
-fn cut(text: &str, max: usize) -> &str {
-    let mut end = text.len().min(max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }

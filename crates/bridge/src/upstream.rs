@@ -7,8 +7,9 @@ use runwire_agui::{Event, RunError, RunFinished, RunFinishedOutcome, RunStarted,
 use runwire_frame::{ErrorCode, SuspendKind, Timestamp};
 use serde_json::{Map, Value};
 
+use crate::ending::{Completion, Failure, Suspension};
 use crate::ingest::{Replayed, members};
-use crate::recorder::{Agui, Completion, Failure, Suspension};
+use crate::recorder::Agui;
 use crate::usage::all_from_agui;
 
 /// How an exchange ended.

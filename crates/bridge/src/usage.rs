@@ -1,7 +1,11 @@
 //! Token usage between the two protocols: the accounting is the same, the spelling is not.
 
 use runwire_agui::TokenUsage;
-use runwire_frame::Usage;
+use runwire_frame::{Usage, UsageLedger};
+use serde_json::{Map, Value};
+
+/// Under `agui`: what the exchange alone used, where the frame itself has no key for it or says the whole run's.
+pub(crate) const EXCHANGE_USAGE: &str = "exchangeUsage";
 
 /// An AG-UI entry as the frame protocol spells it.
 pub fn usage_from_agui(usage: &TokenUsage) -> Usage {
@@ -14,6 +18,7 @@ pub fn usage_from_agui(usage: &TokenUsage) -> Usage {
         reasoning_tokens: usage.reasoning_tokens,
         cached_input_tokens: usage.cached_input_tokens,
         cache_write_input_tokens: usage.cache_write_input_tokens,
+        ..Usage::default()
     }
 }
 
@@ -34,4 +39,21 @@ pub fn usage_to_agui(usage: &Usage) -> TokenUsage {
 /// Every entry of an event's optional list.
 pub(crate) fn all_from_agui(usage: Option<&[TokenUsage]>) -> Vec<Usage> {
     usage.unwrap_or_default().iter().map(usage_from_agui).collect()
+}
+
+/// The list that an event carries; absent when there is nothing to report.
+pub(crate) fn all_to_agui(usage: Option<&[Usage]>) -> Option<Vec<TokenUsage>> {
+    usage.filter(|u| !u.is_empty()).map(|u| u.iter().map(usage_to_agui).collect())
+}
+
+/// Takes every entry into the sum.
+pub(crate) fn add_all(ledger: &mut UsageLedger, entries: &[Usage]) {
+    for entry in entries {
+        ledger.add(entry);
+    }
+}
+
+/// The exchange's own account among a frame's `agui` members, if the frame has one.
+pub(crate) fn exchange_usage(agui: Option<&Map<String, Value>>) -> Result<Option<Vec<Usage>>, serde_json::Error> {
+    agui.and_then(|a| a.get(EXCHANGE_USAGE)).map(|usage| serde_json::from_value(usage.clone())).transpose()
 }

@@ -61,7 +61,11 @@ mod tests {
     #[test]
     fn an_answer_becomes_a_sentence_whatever_its_body() {
         for (status, body, sentence) in [
-            (404, r#"{"title":"No such run","detail":"There is no run r.","status":404}"#, "No such run (HTTP 404): There is no run r."),
+            (
+                404,
+                r#"{"title":"No such run","detail":"There is no run r.","status":404}"#,
+                "No such run (HTTP 404): There is no run r.",
+            ),
             (404, r#"{"detail":"There is no run r."}"#, "Not Found (HTTP 404): There is no run r."),
             (410, r#"{"oldest":7}"#, "Gone (HTTP 410)"),
             (502, "<h1>Bad gateway</h1>\n", "Bad Gateway (HTTP 502): <h1>Bad gateway</h1>"),

@@ -261,7 +261,8 @@ impl Server {
 }
 
 async fn ask<T: for<'de> Deserialize<'de>>(request: RequestBuilder, url: &Url) -> Result<T, ApiError> {
-    let unreachable = |source: reqwest::Error| ApiError::Unreachable { url: url.to_string(), source: source.without_url() };
+    let unreachable =
+        |source: reqwest::Error| ApiError::Unreachable { url: url.to_string(), source: source.without_url() };
     let response = request.timeout(REQUEST_TIMEOUT).send().await.map_err(unreachable)?;
     let status = response.status();
     let body = response.bytes().await.map_err(unreachable)?;

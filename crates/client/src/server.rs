@@ -1,6 +1,7 @@
 //! The server whose runs are followed: its address, the token, and one HTTP client for all requests.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +42,9 @@ pub enum ServerUrlError {
         problem: String,
     },
     /// Neither `http` nor `https`.
-    #[error("`{url}` starts with `{scheme}:`; give an http:// or https:// address, the WebSocket address follows from it")]
+    #[error(
+        "`{url}` starts with `{scheme}:`; give an http:// or https:// address, the WebSocket address follows from it"
+    )]
     Scheme {
         /// What was given.
         url: String,
@@ -59,7 +62,9 @@ pub enum ServerUrlError {
     #[error("the token has a character that no HTTP header may carry; is there a line break in it?")]
     Token,
     /// The process has no TLS implementation.
-    #[error("no TLS provider is installed in this process; call rustls::crypto::ring::default_provider().install_default() first")]
+    #[error(
+        "no TLS provider is installed in this process; call rustls::crypto::ring::default_provider().install_default() first"
+    )]
     NoTlsProvider,
     /// The HTTP client could not be set up.
     #[error("cannot set up the HTTP client")]
@@ -73,8 +78,8 @@ impl Server {
     /// # Errors
     /// [`ServerUrlError`] when the address or the token cannot be used, or when the process has no TLS provider.
     pub fn new(base: &str, token: Option<String>) -> Result<Server, ServerUrlError> {
-        let mut url = Url::parse(base)
-            .map_err(|e| ServerUrlError::NotAUrl { url: base.to_owned(), problem: e.to_string() })?;
+        let mut url =
+            Url::parse(base).map_err(|e| ServerUrlError::NotAUrl { url: base.to_owned(), problem: e.to_string() })?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(ServerUrlError::Scheme { url: base.to_owned(), scheme: url.scheme().to_owned() });
         }
@@ -89,8 +94,7 @@ impl Server {
         url.path_segments_mut().expect("an http URL has a path").pop_if_empty();
         let authorization = match &token {
             Some(token) => {
-                let mut value =
-                    HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| ServerUrlError::Token)?;
+                let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| ServerUrlError::Token)?;
                 value.set_sensitive(true);
                 Some(value)
             }
@@ -100,8 +104,12 @@ impl Server {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             return Err(ServerUrlError::NoTlsProvider);
         }
-        let http =
-            reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).build().map_err(ServerUrlError::Client)?;
+        let mut http = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT);
+        if is_loopback(&url) {
+            // No proxy can reach this machine's own loopback, whatever the environment says.
+            http = http.no_proxy();
+        }
+        let http = http.build().map_err(ServerUrlError::Client)?;
         Ok(Server { inner: Arc::new(Inner { base: url, token, authorization, http }) })
     }
 
@@ -141,6 +149,11 @@ impl Server {
             None => request,
         }
     }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// Shows the address, and never the token.
@@ -190,6 +203,19 @@ mod tests {
             let error = server(base, None).unwrap_err().to_string();
             assert!(error.contains(says), "{base}: {error}");
             assert!(!error.contains("secret"), "{base}: {error}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_told_from_other_hosts() {
+        for (base, loopback) in [
+            ("http://127.0.0.1:1", true),
+            ("http://[::1]:1", true),
+            ("http://localhost", true),
+            ("http://localhost.example", false),
+            ("http://10.0.0.1", false),
+        ] {
+            assert_eq!(is_loopback(&Url::parse(base).unwrap()), loopback, "{base}");
         }
     }
 

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// The code of an `error` frame (seed, *Error frame codes*). A closed set of fifteen; clients decide by it and never
 /// by the message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// The credentials were missing, wrong, or came too late.
     AuthFailed,
@@ -85,6 +84,20 @@ impl ErrorCode {
     /// The code with this spelling, if it is one of the fifteen.
     pub fn from_wire(code: &str) -> Option<ErrorCode> {
         ErrorCode::ALL.into_iter().find(|c| c.as_str() == code)
+    }
+}
+
+impl Serialize for ErrorCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for ErrorCode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ErrorCode, D::Error> {
+        let code = String::deserialize(deserializer)?;
+        let unknown = || de::Error::custom(format_args!("`{code}` is none of the protocol's fifteen error codes"));
+        ErrorCode::from_wire(&code).ok_or_else(unknown)
     }
 }
 

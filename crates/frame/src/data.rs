@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::payload::{KeyError, payload};
 use crate::{
-    Cost, EndStatus, ErrorCode, NoticeLevel, RunStatus, SegmentError, SegmentKind, SegmentStatus, SuspendKind,
-    Timestamp, Usage,
+    Cost, EndStatus, ErrorCode, NoticeLevel, PREVIEW_MAX_BYTES, RunStatus, SegmentError, SegmentKind, SegmentStatus,
+    SuspendKind, Timestamp, Usage,
 };
 
 payload! {
@@ -267,6 +267,7 @@ macro_rules! frame_types {
                 match frame_type {
                     $(FrameType::$variant => <$data>::from_members(members).map(Data::$variant)),+
                 }
+                .and_then(Data::within_limits)
             }
         }
 
@@ -307,6 +308,21 @@ frame_types! {
     Notice(Notice) = "notice", false;
     /// Something failed.
     Error(ErrorData) = "error", false;
+}
+
+impl Data {
+    /// A preview is a preview: whoever sends a whole value in it has not understood the protocol.
+    fn within_limits(self) -> Result<Data, KeyError> {
+        match &self {
+            Data::ToolResult(ToolResult { output_preview: Some(preview), .. }) if preview.len() > PREVIEW_MAX_BYTES => {
+                Err(KeyError {
+                    key: "output_preview",
+                    problem: format!("has {} bytes, and a preview has at most {PREVIEW_MAX_BYTES}", preview.len()),
+                })
+            }
+            _ => Ok(self),
+        }
+    }
 }
 
 impl fmt::Display for FrameType {

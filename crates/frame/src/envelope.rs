@@ -139,6 +139,10 @@ impl Frame {
     /// # Errors
     /// [`DecodeError`] says which rule of the envelope or of the type's data is broken, and where.
     pub fn decode(body: &[u8]) -> Result<Frame, DecodeError> {
+        // The derived reader would also take the seven values as an array.
+        if !body.trim_ascii_start().starts_with(b"{") {
+            return Err(DecodeError::Envelope("a frame is a JSON object".to_owned()));
+        }
         let frame = decode(body)?;
         if frame.seq == 0 {
             return Err(DecodeError::SeqZero);
@@ -184,6 +188,10 @@ fn encode(out: &mut Vec<u8>, seq: u64, run_id: &str, ts: Timestamp, segment_id: 
 }
 
 fn decode(body: &[u8]) -> Result<Frame, DecodeError> {
+    // The derived reader would also take the seven values as an array.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(DecodeError::Envelope("a frame is a JSON object".to_owned()));
+    }
     let envelope: Envelope = match serde_json::from_slice(body) {
         Ok(envelope) => envelope,
         // A frame of another version may have another envelope; its version is what its reader must hear about.

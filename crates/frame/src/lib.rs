@@ -27,6 +27,7 @@
 
 mod code;
 mod data;
+mod depth;
 mod envelope;
 mod payload;
 mod timestamp;
@@ -39,6 +40,7 @@ pub use data::{
     Data, ErrorData, FrameType, Notice, Resume, RunEnd, RunStart, RunStatusChange, SegmentEnd, SegmentStart, Suspend,
     TextDelta, ThinkingDelta, ToolCall, ToolResult,
 };
+pub use depth::{MAX_VALUE_DEPTH, json_depth};
 pub use envelope::{DecodeError, Frame, Incoming, SegmentId};
 pub use timestamp::{Timestamp, TimestampError};
 pub use usage::{Cost, Usage, UsageLedger};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::{Data, Frame, FrameType, RunStatus, SegmentId, SegmentKind, SegmentStart};
+use crate::{Data, Frame, FrameType, RunStatus, RunStatusChange, SegmentId, SegmentKind, SegmentStart};
 
 /// The log breaks a rule of the protocol. `seq` is the position of the frame at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -177,7 +177,12 @@ impl LogValidator {
 
     /// While the run waits for its next attempt it can still be stopped, or given up.
     fn between_attempts(&self, data: &Data) -> bool {
-        self.attempt > 0 && matches!(data, Data::RunStatus(_) | Data::RunEnd(_) | Data::Notice(_) | Data::Error(_))
+        let stops = |change: &RunStatusChange| change.status != RunStatus::Running;
+        self.attempt > 0
+            && match data {
+                Data::RunStatus(change) => stops(change),
+                other => matches!(other, Data::RunEnd(_) | Data::Notice(_) | Data::Error(_)),
+            }
     }
 
     fn run_start(&mut self, seq: u64, attempt: u32) -> Result<(), LogViolation> {
@@ -264,11 +269,15 @@ impl LogValidator {
         }
     }
 
-    /// Once the last status is reached only `run.end` may come; a suspended run only resumes, is stopped or fails.
+    /// A run that is not running has no content: it begins, goes on, is stopped or ends.
     fn check_running(&self, seq: u64, data: &Data) -> Result<(), LogViolation> {
-        let Some(status) = self.status else { return Ok(()) };
+        let status = self.status.unwrap_or(RunStatus::Queued);
         let frame_type = data.frame_type();
         let allowed = match status {
+            RunStatus::Queued | RunStatus::Retrying => matches!(
+                data,
+                Data::RunStart(_) | Data::RunStatus(_) | Data::RunEnd(_) | Data::Notice(_) | Data::Error(_)
+            ),
             s if s.is_ended() => matches!(data, Data::RunEnd(_) | Data::RunStatus(_)),
             RunStatus::Suspended => matches!(
                 data,

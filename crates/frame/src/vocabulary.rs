@@ -2,16 +2,30 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Map, Value};
 
 use crate::ErrorCode;
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $name {
-            $($(#[$word_doc])* #[serde(rename = $word)] $variant),+
+            $($(#[$word_doc])* $variant),+
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
+                let word = String::deserialize(deserializer)?;
+                $name::from_wire(&word).ok_or_else(|| de::Error::unknown_variant(&word, &[$($word),+]))
+            }
         }
 
         impl $name {
@@ -76,10 +90,8 @@ impl RunStatus {
         match self {
             Queued => matches!(next, Running | Cancelling),
             Running => matches!(next, Completed | Failed | Cancelled | Suspended | Retrying | Cancelling),
-            Suspended => matches!(next, Running | Cancelling | Failed),
-            Retrying => matches!(next, Running | Cancelling | Failed),
-            // A run that finished or failed while its stop was under way has the outcome that it reached first.
-            Cancelling => matches!(next, Cancelled | Completed | Failed),
+            Suspended | Retrying => matches!(next, Running | Cancelling),
+            Cancelling => matches!(next, Cancelled),
             Completed | Failed | Cancelled => false,
         }
     }
@@ -168,4 +180,7 @@ pub struct SegmentError {
     pub code: ErrorCode,
     /// What happened, for a person.
     pub message: String,
+    /// Keys that this version does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
 }

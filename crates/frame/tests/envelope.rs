@@ -39,7 +39,7 @@ fn decode(body: &str) -> Result<Frame, DecodeError> {
 #[track_caller]
 fn refused(body: &str) -> DecodeError {
     match decode(body) {
-        Ok(frame) => panic!("{body}\nis no frame, and was read as {frame:?}"),
+        Ok(frame) => panic!("{body:.400}\nis no frame, and was read as {frame:?}"),
         Err(error) => error,
     }
 }
@@ -47,7 +47,7 @@ fn refused(body: &str) -> DecodeError {
 #[track_caller]
 fn refused_as_no_envelope(body: &str) {
     let error = refused(body);
-    assert!(matches!(error, DecodeError::Envelope(_)), "{body}\nis no envelope, and was refused with: {error}");
+    assert!(matches!(error, DecodeError::Envelope(_)), "{body:.400}\nis no envelope, and was refused with: {error}");
 }
 
 fn text_frame(text: &str) -> Frame {
@@ -265,10 +265,7 @@ fn a_null_segment_id_is_refused_on_exactly_the_six_types_that_need_one() {
             }
         }
     }
-    assert_eq!(
-        needing,
-        ["segment.start", "segment.end", "text.delta", "thinking.delta", "tool.call", "tool.result"]
-    );
+    assert_eq!(needing, ["segment.start", "segment.end", "text.delta", "thinking.delta", "tool.call", "tool.result"]);
 }
 
 #[test]
@@ -371,7 +368,9 @@ fn escaped_text_means_the_same_as_the_characters() {
 
 #[test]
 fn lone_surrogates_are_refused_wherever_they_stand() {
-    for lone in [r"\ud800", r"\udfff", r"a\ud83d", r"\ud83dx", r"\ude00\ud83d", r"\ud83d\ud83d", r"\ud83d\u0041", r"\uD83D\n"] {
+    for lone in
+        [r"\ud800", r"\udfff", r"a\ud83d", r"\ud83dx", r"\ude00\ud83d", r"\ud83d\ud83d", r"\ud83d\u0041", r"\uD83D\n"]
+    {
         let quoted = format!(r#""{lone}""#);
         refused_as_no_envelope(&with("data", &format!(r#"{{"text":{quoted}}}"#)));
         refused_as_no_envelope(&with("data", &format!(r#"{{"text":"x","new":{quoted}}}"#)));
@@ -385,16 +384,7 @@ fn lone_surrogates_are_refused_wherever_they_stand() {
 fn bytes_that_are_no_utf8_and_raw_control_characters_are_refused() {
     let body = written(&KEYS);
     let at = body.find("Hello").unwrap();
-    for bad in [
-        &b"\xff"[..],
-        b"\xc0\xaf",
-        b"\xed\xa0\x80",
-        b"\xf5\x80\x80\x80",
-        b"\xe2\x82",
-        b"\n",
-        b"\0",
-        b"\x1f",
-    ] {
+    for bad in [&b"\xff"[..], b"\xc0\xaf", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xe2\x82", b"\n", b"\0", b"\x1f"] {
         let bytes = [&body.as_bytes()[..at], bad, &body.as_bytes()[at..]].concat();
         assert!(matches!(Frame::decode(&bytes), Err(DecodeError::Envelope(_))), "{bad:?}");
     }
@@ -411,8 +401,8 @@ fn ten_mebibytes_of_text_go_through() {
 }
 
 #[test]
-fn a_value_as_deep_as_a_json_reader_takes_can_be_read_back_from_a_frame() {
-    for depth in [1, 64, 120, 127] {
+fn a_value_as_deep_as_the_protocol_allows_can_be_read_back_from_a_frame() {
+    for depth in [1, 64, runwire_frame::MAX_VALUE_DEPTH] {
         let text = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         let value: Value = serde_json::from_str(&text).unwrap();
         let frame = Frame {
@@ -427,7 +417,18 @@ fn a_value_as_deep_as_a_json_reader_takes_can_be_read_back_from_a_frame() {
             ..text_frame("")
         };
         let read = Frame::decode(&frame.encode());
-        assert!(read.as_ref() == Ok(&frame), "a value {depth} deep was written to a log that nobody can read: {read:?}");
+        assert!(
+            read.as_ref() == Ok(&frame),
+            "a value {depth} deep was written to a log that nobody can read: {read:?}"
+        );
+    }
+}
+
+#[test]
+fn hostile_depth_is_refused_and_does_not_exhaust_the_stack() {
+    let depth = 1_000_000;
+    for value in ["[".repeat(depth), r#"{"a":"#.repeat(depth), "[".repeat(depth) + &"]".repeat(depth)] {
+        refused_as_no_envelope(&with("data", &format!(r#"{{"text":"x","new":{value}}}"#)));
     }
 }
 

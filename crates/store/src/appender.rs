@@ -128,10 +128,7 @@ impl Appender {
         let mut entries = Vec::with_capacity(append.frames.len());
         for NewFrame { seq, body } in append.frames {
             if seq != next {
-                return Err(AppendError::WrongSeq {
-                    expected: next,
-                    got: seq,
-                });
+                return Err(AppendError::WrongSeq { expected: next, got: seq });
             }
             if body.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
                 return Err(AppendError::LineBreak { seq });
@@ -141,18 +138,9 @@ impl Appender {
             next += 1;
         }
         let bytes = entries.iter().map(Entry::size).sum::<usize>()
-            + append
-                .payloads
-                .iter()
-                .map(|payload| payload.bytes.len())
-                .sum::<usize>();
-        let ends = append
-            .update
-            .as_ref()
-            .is_some_and(|update| update.ended_at.is_some());
-        let ticket = self
-            .progress
-            .begin(entries.last().map(Entry::seq), entries.len(), bytes);
+            + append.payloads.iter().map(|payload| payload.bytes.len()).sum::<usize>();
+        let ends = append.update.as_ref().is_some_and(|update| update.ended_at.is_some());
+        let ticket = self.progress.begin(entries.last().map(Entry::seq), entries.len(), bytes);
         self.queue.push(Box::new(AppendWork {
             ownership: self.ownership,
             entries,
@@ -198,16 +186,8 @@ impl AppendWork {
     fn write(&self, conn: &Connection) -> rusqlite::Result<Result<(), AppendError>> {
         let run = self.ownership.run;
         let (epoch, head, ended) = conn
-            .prepare_cached(
-                "SELECT owner_epoch, head, ended_at IS NOT NULL FROM runs WHERE id = ?1",
-            )?
-            .query_row([run], |row| {
-                Ok((
-                    row.get::<_, i64>(0)?,
-                    from_sql(row.get(1)?),
-                    row.get::<_, bool>(2)?,
-                ))
-            })?;
+            .prepare_cached("SELECT owner_epoch, head, ended_at IS NOT NULL FROM runs WHERE id = ?1")?
+            .query_row([run], |row| Ok((row.get::<_, i64>(0)?, from_sql(row.get(1)?), row.get::<_, bool>(2)?)))?;
         if epoch != self.ownership.epoch {
             return Ok(Err(AppendError::Fenced));
         }
@@ -216,19 +196,14 @@ impl AppendWork {
         }
         if let (Some(first), Some(last)) = (self.entries.first(), self.entries.last()) {
             if first.seq() != head + 1 {
-                return Ok(Err(AppendError::WrongSeq {
-                    expected: head + 1,
-                    got: first.seq(),
-                }));
+                return Ok(Err(AppendError::WrongSeq { expected: head + 1, got: first.seq() }));
             }
-            let mut insert =
-                conn.prepare_cached("INSERT INTO frames (run, seq, body) VALUES (?1, ?2, ?3)")?;
+            let mut insert = conn.prepare_cached("INSERT INTO frames (run, seq, body) VALUES (?1, ?2, ?3)")?;
             for entry in &self.entries {
                 insert.execute((run, to_sql(entry.seq()), entry.body_ref()))?;
             }
             // By itself, so that no index is touched when nothing but the head changes.
-            conn.prepare_cached("UPDATE runs SET head = ?2 WHERE id = ?1")?
-                .execute((run, to_sql(last.seq())))?;
+            conn.prepare_cached("UPDATE runs SET head = ?2 WHERE id = ?1")?.execute((run, to_sql(last.seq())))?;
         }
         if let Some(update) = &self.update {
             runs::update(conn, run, update)?;
@@ -239,12 +214,7 @@ impl AppendWork {
                  ON CONFLICT (run, segment_id)
                  DO UPDATE SET content_type = excluded.content_type, bytes = excluded.bytes",
             )?
-            .execute((
-                run,
-                &payload.segment_id,
-                &payload.content_type,
-                &payload.bytes[..],
-            ))?;
+            .execute((run, &payload.segment_id, &payload.content_type, &payload.bytes[..]))?;
         }
         Ok(Ok(()))
     }
@@ -260,14 +230,7 @@ impl Work for AppendWork {
     }
 
     fn settle(self: Box<Self>, committed: Result<(), StorageFailure>) {
-        let AppendWork {
-            entries,
-            ends,
-            live,
-            ticket,
-            answer,
-            ..
-        } = *self;
+        let AppendWork { entries, ends, live, ticket, answer, .. } = *self;
         let answer = committed.map_err(AppendError::from).and(answer);
         if answer.is_ok() {
             live.publish(entries, ends);

@@ -36,11 +36,7 @@ impl Entry {
         debug_assert_eq!(sse.len(), body_start);
         sse.extend_from_slice(body);
         sse.extend_from_slice(END);
-        Entry {
-            seq,
-            body_start: body_start as u8,
-            sse: Bytes::from(sse),
-        }
+        Entry { seq, body_start: body_start as u8, sse: Bytes::from(sse) }
     }
 
     /// The frame's number in its run, from 1.
@@ -50,8 +46,7 @@ impl Entry {
 
     /// The exact bytes that were appended: what a WebSocket message carries.
     pub fn body(&self) -> Bytes {
-        self.sse
-            .slice(usize::from(self.body_start)..self.sse.len() - END.len())
+        self.sse.slice(usize::from(self.body_start)..self.sse.len() - END.len())
     }
 
     /// The whole SSE event, blank line included. Shares its bytes with [`Entry::body`].

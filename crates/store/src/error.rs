@@ -89,12 +89,10 @@ impl OpenError {
         let path = path.to_owned();
         let reason = error.to_string();
         match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-                OpenError::Corrupt { path, reason }
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => OpenError::Corrupt { path, reason },
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                OpenError::NotWritable { path, reason }
             }
-            Some(
-                ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied,
-            ) => OpenError::NotWritable { path, reason },
             _ => OpenError::Io { path, reason },
         }
     }
@@ -130,10 +128,7 @@ impl StorageFailure {
         let path = path.to_owned();
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => StorageFailure::Full { path },
-            _ => StorageFailure::Io {
-                path,
-                reason: error.to_string(),
-            },
+            _ => StorageFailure::Io { path, reason: error.to_string() },
         }
     }
 }

@@ -65,16 +65,13 @@ pub(crate) fn page(
         return Ok(Ok(Vec::new()));
     }
     if after.saturating_add(1) < position.oldest {
-        return Ok(Err(ReadError::Gone {
-            oldest: position.oldest,
-        }));
+        return Ok(Err(ReadError::Gone { oldest: position.oldest }));
     }
     let mut entries: Vec<Entry> = Vec::new();
     let mut bytes = 0;
     let mut next = after + 1;
-    let mut statement = tx.prepare_cached(
-        "SELECT seq, body FROM frames WHERE run = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq",
-    )?;
+    let mut statement =
+        tx.prepare_cached("SELECT seq, body FROM frames WHERE run = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq")?;
     let mut rows = statement.query((position.run, to_sql(after), to_sql(position.head)))?;
     while entries.len() < limits.frames.max(1)
         && let Some(row) = rows.next()?
@@ -99,40 +96,26 @@ pub(crate) fn page(
 }
 
 /// Removes the frames up to and including `through`, never past the head. Answers the oldest that is left.
-pub(crate) fn trim(
-    conn: &Connection,
-    run_id: &str,
-    through: u64,
-) -> rusqlite::Result<Option<u64>> {
+pub(crate) fn trim(conn: &Connection, run_id: &str, through: u64) -> rusqlite::Result<Option<u64>> {
     let Some(position) = position(conn, run_id)? else {
         return Ok(None);
     };
-    let oldest = position
-        .oldest
-        .max(through.min(position.head).saturating_add(1));
+    let oldest = position.oldest.max(through.min(position.head).saturating_add(1));
     if oldest > position.oldest {
-        conn.prepare_cached("UPDATE runs SET oldest = ?2 WHERE id = ?1")?
-            .execute((position.run, to_sql(oldest)))?;
+        conn.prepare_cached("UPDATE runs SET oldest = ?2 WHERE id = ?1")?.execute((position.run, to_sql(oldest)))?;
         conn.prepare_cached("DELETE FROM frames WHERE run = ?1 AND seq < ?2")?
             .execute((position.run, to_sql(oldest)))?;
     }
     Ok(Some(oldest))
 }
 
-pub(crate) fn payload(
-    conn: &Connection,
-    run_id: &str,
-    segment_id: &str,
-) -> rusqlite::Result<Option<Payload>> {
+pub(crate) fn payload(conn: &Connection, run_id: &str, segment_id: &str) -> rusqlite::Result<Option<Payload>> {
     conn.prepare_cached(
         "SELECT content_type, bytes FROM payloads
          WHERE run = (SELECT id FROM runs WHERE run_id = ?1) AND segment_id = ?2",
     )?
     .query_row((run_id, segment_id), |row| {
-        Ok(Payload {
-            content_type: row.get(0)?,
-            bytes: Bytes::from(row.get::<_, Vec<u8>>(1)?),
-        })
+        Ok(Payload { content_type: row.get(0)?, bytes: Bytes::from(row.get::<_, Vec<u8>>(1)?) })
     })
     .optional()
 }

@@ -39,12 +39,10 @@ mod writer;
 pub use appender::{Append, Appender, NewFrame, NewPayload, RunUpdate};
 pub use entry::Entry;
 pub use error::{
-    AddExchangeError, AppendError, CreateError, OpenError, OwnershipError, ReadError, StorageFailure,
-    TailError, TrimError,
+    AddExchangeError, AppendError, CreateError, OpenError, OwnershipError, ReadError, StorageFailure, TailError,
+    TrimError,
 };
 pub use progress::Progress;
-pub use record::{
-    Added, Created, ExchangeRecord, NewRun, Payload, RunCursor, RunFilter, RunRecord, SessionRecord,
-};
+pub use record::{Added, Created, ExchangeRecord, NewRun, Payload, RunCursor, RunFilter, RunRecord, SessionRecord};
 pub use store::{Store, StoreOptions, Sync};
 pub use tail::{Tail, TailItem};

@@ -22,10 +22,7 @@ pub(crate) struct Registry {
 
 impl Registry {
     pub(crate) fn new(ring: PageLimits) -> Registry {
-        Registry {
-            ring,
-            runs: Mutex::new(HashMap::new()),
-        }
+        Registry { ring, runs: Mutex::new(HashMap::new()) }
     }
 
     /// The run's place in memory, the same for everybody who holds it at one time.
@@ -141,11 +138,7 @@ impl State {
 
     fn push(&mut self, entries: Vec<Entry>, limits: PageLimits) {
         for entry in entries {
-            if self
-                .ring
-                .back()
-                .is_some_and(|last| last.seq() + 1 != entry.seq())
-            {
+            if self.ring.back().is_some_and(|last| last.seq() + 1 != entry.seq()) {
                 // A ring with a hole would be a silent loss; an empty one is only slower.
                 self.ring.clear();
                 self.bytes = 0;
@@ -199,10 +192,7 @@ impl Drop for Live {
     fn drop(&mut self) {
         let mut runs = self.registry.lock();
         // Somebody may have joined again in the meantime; that one is not ours to remove.
-        if runs
-            .get(&self.run_id)
-            .is_some_and(|live| live.strong_count() == 0)
-        {
+        if runs.get(&self.run_id).is_some_and(|live| live.strong_count() == 0) {
             runs.remove(&self.run_id);
         }
     }
@@ -210,9 +200,7 @@ impl Drop for Live {
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live")
-            .field("run_id", &self.run_id)
-            .finish_non_exhaustive()
+        f.debug_struct("Live").field("run_id", &self.run_id).finish_non_exhaustive()
     }
 }
 
@@ -222,10 +210,7 @@ mod tests {
 
     use super::*;
 
-    const PAGE: PageLimits = PageLimits {
-        frames: 256,
-        bytes: 256 * 1024,
-    };
+    const PAGE: PageLimits = PageLimits { frames: 256, bytes: 256 * 1024 };
 
     fn entries(seqs: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
         seqs.map(|seq| Entry::new(seq, b"0123456789")).collect()
@@ -237,11 +222,7 @@ mod tests {
 
     fn ring(live: &Live) -> (Option<u64>, usize, usize) {
         let state = live.state.borrow();
-        (
-            state.ring.front().map(Entry::seq),
-            state.ring.len(),
-            state.bytes,
-        )
+        (state.ring.front().map(Entry::seq), state.ring.len(), state.bytes)
     }
 
     #[test]
@@ -306,10 +287,7 @@ mod tests {
         live.observe(6, false);
         assert!(matches!(live.state.borrow().after(5, PAGE), Found::InFile));
         live.publish(entries(6..=6), true);
-        assert!(matches!(
-            live.state.borrow().after(5, PAGE),
-            Found::Frames(_)
-        ));
+        assert!(matches!(live.state.borrow().after(5, PAGE), Found::Frames(_)));
         assert!(matches!(live.state.borrow().after(6, PAGE), Found::Ended));
     }
 

@@ -28,9 +28,7 @@ impl StoreLock {
             .map_err(|error| OpenError::from_io(path, &error))?;
         match file.try_lock() {
             Ok(()) => Ok(StoreLock { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(OpenError::LockedByAnother {
-                path: path.to_owned(),
-            }),
+            Err(TryLockError::WouldBlock) => Err(OpenError::LockedByAnother { path: path.to_owned() }),
             Err(TryLockError::Error(error)) => Err(OpenError::from_io(path, &error)),
         }
     }

@@ -27,12 +27,7 @@ struct State {
 
 impl Progress {
     pub(crate) fn new(head: u64) -> Progress {
-        Progress {
-            state: Arc::new(watch::Sender::new(State {
-                durable: head,
-                ..State::default()
-            })),
-        }
+        Progress { state: Arc::new(watch::Sender::new(State { durable: head, ..State::default() })) }
     }
 
     /// The last `seq` of this run that is durable, as far as this appender knows.
@@ -53,14 +48,7 @@ impl Progress {
     ///
     /// The appender's failure, if that comes first.
     pub async fn wait_durable(&self, seq: u64) -> Result<(), AppendError> {
-        self.wait(|state| {
-            if state.durable >= seq {
-                Some(Ok(()))
-            } else {
-                state.failed.clone().map(Err)
-            }
-        })
-        .await
+        self.wait(|state| if state.durable >= seq { Some(Ok(())) } else { state.failed.clone().map(Err) }).await
     }
 
     /// Waits until what this appender has under way is below both limits, or nothing is under way. Frames are
@@ -99,19 +87,13 @@ impl Progress {
         .await
     }
 
-    async fn wait(
-        &self,
-        done: impl Fn(&State) -> Option<Result<(), AppendError>>,
-    ) -> Result<(), AppendError> {
+    async fn wait(&self, done: impl Fn(&State) -> Option<Result<(), AppendError>>) -> Result<(), AppendError> {
         let mut changes = self.state.subscribe();
         loop {
             if let Some(answer) = done(&changes.borrow_and_update()) {
                 return answer;
             }
-            changes
-                .changed()
-                .await
-                .expect("self holds the sender for as long as this future lives");
+            changes.changed().await.expect("self holds the sender for as long as this future lives");
         }
     }
 
@@ -124,13 +106,7 @@ impl Progress {
             state.bytes += bytes;
             false
         });
-        Ticket {
-            progress: self.clone(),
-            last_seq,
-            frames,
-            bytes,
-            settled: false,
-        }
+        Ticket { progress: self.clone(), last_seq, frames, bytes, settled: false }
     }
 }
 

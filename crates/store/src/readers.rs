@@ -23,9 +23,7 @@ pub(crate) struct Readers {
 
 impl Readers {
     pub(crate) fn open(path: &Path, count: usize) -> rusqlite::Result<Readers> {
-        let connections = (0..count)
-            .map(|_| schema::open_reader(path))
-            .collect::<rusqlite::Result<Vec<_>>>()?;
+        let connections = (0..count).map(|_| schema::open_reader(path)).collect::<rusqlite::Result<Vec<_>>>()?;
         Ok(Readers {
             path: path.to_owned(),
             turns: Arc::new(Semaphore::new(count)),
@@ -40,10 +38,7 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        let turn = Arc::clone(&self.turns)
-            .acquire_owned()
-            .await
-            .map_err(|_| StorageFailure::Closed)?;
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| StorageFailure::Closed)?;
         let readers = Arc::clone(self);
         let reading = tokio::task::spawn_blocking(move || {
             // Dropped after the loan below, so whoever gets the turn finds the connection back.
@@ -88,16 +83,11 @@ impl<'a> Loan<'a> {
     fn take(readers: &'a Readers) -> Option<Loan<'a>> {
         let connection = readers.lock().as_mut()?.pop();
         debug_assert!(connection.is_some(), "there are as many connections as turns");
-        connection.map(|connection| Loan {
-            readers,
-            connection: Some(connection),
-        })
+        connection.map(|connection| Loan { readers, connection: Some(connection) })
     }
 
     fn connection(&self) -> &Connection {
-        self.connection
-            .as_ref()
-            .expect("it is taken out only when the loan is dropped")
+        self.connection.as_ref().expect("it is taken out only when the loan is dropped")
     }
 }
 

@@ -87,10 +87,7 @@ pub struct RunRecord {
 impl RunRecord {
     /// The cursor that continues a list after this run.
     pub fn cursor(&self) -> RunCursor {
-        RunCursor {
-            created_at: self.created_at,
-            run_id: self.run_id.clone(),
-        }
+        RunCursor { created_at: self.created_at, run_id: self.run_id.clone() }
     }
 }
 
@@ -177,14 +174,7 @@ pub struct RunFilter {
 
 impl Default for RunFilter {
     fn default() -> Self {
-        RunFilter {
-            agent_id: None,
-            session_id: None,
-            status: Vec::new(),
-            principal: None,
-            limit: 50,
-            before: None,
-        }
+        RunFilter { agent_id: None, session_id: None, status: Vec::new(), principal: None, limit: 50, before: None }
     }
 }
 

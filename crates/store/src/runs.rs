@@ -7,9 +7,7 @@ use serde_json::Value;
 use crate::appender::RunUpdate;
 use crate::error::{AddExchangeError, CreateError, OwnershipError};
 use crate::frames::from_sql;
-use crate::record::{
-    Added, Created, ExchangeRecord, NewRun, RunFilter, RunRecord, SessionRecord,
-};
+use crate::record::{Added, Created, ExchangeRecord, NewRun, RunFilter, RunRecord, SessionRecord};
 
 /// The most runs that one list returns.
 const MAX_LISTED: usize = 1000;
@@ -28,10 +26,7 @@ pub(crate) struct Ownership {
     pub(crate) head: u64,
 }
 
-pub(crate) fn create(
-    conn: &Connection,
-    new: &NewRun,
-) -> rusqlite::Result<Result<Created, CreateError>> {
+pub(crate) fn create(conn: &Connection, new: &NewRun) -> rusqlite::Result<Result<Created, CreateError>> {
     if let Some((record, digest)) = by_exchange(conn, &new.session_id, &new.exchange_id)? {
         let same_input = digest == new.input_digest;
         return Ok(Ok(Created::Existing { record, same_input }));
@@ -56,29 +51,20 @@ pub(crate) fn create(
             new.parent_run_id,
         ])?;
     if inserted == 0 {
-        return Ok(Err(CreateError::RunIdTaken {
-            run_id: new.run_id.clone(),
-        }));
+        return Ok(Err(CreateError::RunIdTaken { run_id: new.run_id.clone() }));
     }
     let run = conn.last_insert_rowid();
-    conn.prepare_cached("INSERT INTO inputs (run, metadata, input) VALUES (?1, ?2, ?3)")?
-        .execute(params![
-            run,
-            new.metadata.to_string(),
-            new.input.to_string()
-        ])?;
+    conn.prepare_cached("INSERT INTO inputs (run, metadata, input) VALUES (?1, ?2, ?3)")?.execute(params![
+        run,
+        new.metadata.to_string(),
+        new.input.to_string()
+    ])?;
     conn.prepare_cached(
         "INSERT INTO sessions (session_id, principal, created_at, last_run_at) VALUES (?1, ?2, ?3, ?3)
          ON CONFLICT (session_id) DO UPDATE SET last_run_at = max(last_run_at, excluded.last_run_at)",
     )?
     .execute(params![new.session_id, new.principal, new.created_at])?;
-    insert_exchange(
-        conn,
-        run,
-        &new.session_id,
-        &new.exchange_id,
-        &new.input_digest,
-    )?;
+    insert_exchange(conn, run, &new.session_id, &new.exchange_id, &new.input_digest)?;
     Ok(Ok(Created::New(RunRecord {
         run_id: new.run_id.clone(),
         agent_id: new.agent_id.clone(),
@@ -108,10 +94,7 @@ pub(crate) fn add_exchange(
     exchange: &ExchangeRecord,
 ) -> rusqlite::Result<Result<Added, AddExchangeError>> {
     if let Some((record, digest)) = by_exchange(conn, &exchange.session_id, &exchange.exchange_id)? {
-        return Ok(Ok(Added::Existing {
-            record: Box::new(record),
-            same_input: digest == exchange.input_digest,
-        }));
+        return Ok(Ok(Added::Existing { record: Box::new(record), same_input: digest == exchange.input_digest }));
     }
     let run: Option<i64> = conn
         .prepare_cached("SELECT id FROM runs WHERE run_id = ?1")?
@@ -120,13 +103,7 @@ pub(crate) fn add_exchange(
     let Some(run) = run else {
         return Ok(Err(AddExchangeError::UnknownRun));
     };
-    insert_exchange(
-        conn,
-        run,
-        &exchange.session_id,
-        &exchange.exchange_id,
-        &exchange.input_digest,
-    )?;
+    insert_exchange(conn, run, &exchange.session_id, &exchange.exchange_id, &exchange.input_digest)?;
     Ok(Ok(Added::New))
 }
 
@@ -137,42 +114,25 @@ fn insert_exchange(
     exchange_id: &str,
     digest: &str,
 ) -> rusqlite::Result<()> {
-    conn.prepare_cached(
-        "INSERT INTO exchanges (session_id, exchange_id, run, input_digest) VALUES (?1, ?2, ?3, ?4)",
-    )?
-    .execute(params![session_id, exchange_id, run, digest])?;
+    conn.prepare_cached("INSERT INTO exchanges (session_id, exchange_id, run, input_digest) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![session_id, exchange_id, run, digest])?;
     Ok(())
 }
 
 /// Raises the owner's epoch, which fences every earlier owner.
-pub(crate) fn take_ownership(
-    conn: &Connection,
-    run_id: &str,
-) -> rusqlite::Result<Result<Ownership, OwnershipError>> {
+pub(crate) fn take_ownership(conn: &Connection, run_id: &str) -> rusqlite::Result<Result<Ownership, OwnershipError>> {
     let taken = conn
         .prepare_cached(
             "UPDATE runs SET owner_epoch = owner_epoch + 1 WHERE run_id = ?1 AND ended_at IS NULL
              RETURNING id, owner_epoch, head",
         )?
-        .query_row([run_id], |row| {
-            Ok(Ownership {
-                run: row.get(0)?,
-                epoch: row.get(1)?,
-                head: from_sql(row.get(2)?),
-            })
-        })
+        .query_row([run_id], |row| Ok(Ownership { run: row.get(0)?, epoch: row.get(1)?, head: from_sql(row.get(2)?) }))
         .optional()?;
     if let Some(ownership) = taken {
         return Ok(Ok(ownership));
     }
-    let exists = conn
-        .prepare_cached("SELECT 1 FROM runs WHERE run_id = ?1")?
-        .exists([run_id])?;
-    Ok(Err(if exists {
-        OwnershipError::Ended
-    } else {
-        OwnershipError::UnknownRun
-    }))
+    let exists = conn.prepare_cached("SELECT 1 FROM runs WHERE run_id = ?1")?.exists([run_id])?;
+    Ok(Err(if exists { OwnershipError::Ended } else { OwnershipError::UnknownRun }))
 }
 
 /// Applies what an append says of its run. What is `None` stays as it is.
@@ -199,11 +159,9 @@ pub(crate) fn update(conn: &Connection, run: i64, update: &RunUpdate) -> rusqlit
 }
 
 pub(crate) fn get(conn: &Connection, run_id: &str) -> rusqlite::Result<Option<RunRecord>> {
-    conn.prepare_cached(&format!(
-        "SELECT {COLUMNS}, inputs.input {FROM} WHERE runs.run_id = ?1"
-    ))?
-    .query_row([run_id], with_input)
-    .optional()
+    conn.prepare_cached(&format!("SELECT {COLUMNS}, inputs.input {FROM} WHERE runs.run_id = ?1"))?
+        .query_row([run_id], with_input)
+        .optional()
 }
 
 pub(crate) fn by_exchange(
@@ -216,9 +174,7 @@ pub(crate) fn by_exchange(
          JOIN exchanges ON exchanges.run = runs.id
          WHERE exchanges.session_id = ?1 AND exchanges.exchange_id = ?2"
     ))?
-    .query_row([session_id, exchange_id], |row| {
-        Ok((with_input(row)?, row.get(19)?))
-    })
+    .query_row([session_id, exchange_id], |row| Ok((with_input(row)?, row.get(19)?)))
     .optional()
 }
 
@@ -234,11 +190,7 @@ pub(crate) fn unfinished(conn: &Connection) -> rusqlite::Result<Vec<RunRecord>> 
 pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Vec<RunRecord>> {
     let mut wanted: Vec<String> = Vec::new();
     let mut values: Vec<Sql> = Vec::new();
-    let equal = [
-        ("agent_id", &filter.agent_id),
-        ("session_id", &filter.session_id),
-        ("principal", &filter.principal),
-    ];
+    let equal = [("agent_id", &filter.agent_id), ("session_id", &filter.session_id), ("principal", &filter.principal)];
     for (column, value) in equal {
         if let Some(value) = value {
             wanted.push(format!("runs.{column} = ?"));
@@ -255,11 +207,7 @@ pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Ve
         values.push(Sql::Integer(before.created_at));
         values.push(Sql::Text(before.run_id.clone()));
     }
-    let condition = if wanted.is_empty() {
-        String::new()
-    } else {
-        format!("WHERE {}", wanted.join(" AND "))
-    };
+    let condition = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
     let limit = filter.limit.clamp(1, MAX_LISTED);
     values.push(Sql::Integer(limit as i64));
     conn.prepare_cached(&format!(
@@ -269,10 +217,7 @@ pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Ve
     .collect()
 }
 
-pub(crate) fn session(
-    conn: &Connection,
-    session_id: &str,
-) -> rusqlite::Result<Option<SessionRecord>> {
+pub(crate) fn session(conn: &Connection, session_id: &str) -> rusqlite::Result<Option<SessionRecord>> {
     conn.prepare_cached(
         "SELECT principal, created_at, last_run_at,
                 (SELECT count(*) FROM runs WHERE runs.session_id = sessions.session_id)
@@ -328,10 +273,6 @@ fn json(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Value>> {
     match serde_json::from_str(text) {
         Ok(Value::Null) => Ok(None),
         Ok(value) => Ok(Some(value)),
-        Err(error) => Err(rusqlite::Error::FromSqlConversionFailure(
-            column,
-            Type::Text,
-            Box::new(error),
-        )),
+        Err(error) => Err(rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))),
     }
 }

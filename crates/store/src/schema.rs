@@ -1,5 +1,7 @@
 //! The file: how it is recognised, created and refused.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,9 +16,7 @@ const APPLICATION_ID: i32 = 0x5257_6972;
 /// The schema that this version writes, and the latest that it reads.
 const SCHEMA_VERSION: i64 = 1;
 
-const TABLES: [&str; 7] = [
-    "meta", "sessions", "runs", "inputs", "exchanges", "frames", "payloads",
-];
+const TABLES: [&str; 7] = ["meta", "sessions", "runs", "inputs", "exchanges", "frames", "payloads"];
 
 /// How long a statement waits for another program's lock on the file, a backup for instance.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -99,32 +99,25 @@ CREATE TABLE payloads (
 ///
 /// The caller holds the store's lock. A file that is refused is not changed.
 pub(crate) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connection, OpenError> {
+    check_header(path)?;
     let sqlite = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
     // No SQLITE_OPEN_URI: a path is a path, also if it begins with "file:".
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     prepare(&conn).map_err(sqlite)?;
 
     // The first statement reads the header, so this is where a damaged or cut file shows.
-    let application_id: i32 = conn
-        .pragma_query_value(None, "application_id", |row| row.get(0))
-        .map_err(sqlite)?;
+    let application_id: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sqlite)?;
     let tables = table_names(&conn).map_err(sqlite)?;
     if application_id == 0 && tables.is_empty() {
         create(&mut conn).map_err(sqlite)?;
     } else if application_id == APPLICATION_ID {
         check(path, &conn, &tables)?;
     } else {
-        return Err(OpenError::NotAStore {
-            path: path.to_owned(),
-        });
+        return Err(OpenError::NotAStore { path: path.to_owned() });
     }
 
-    let mode: String = conn
-        .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
-        .map_err(sqlite)?;
+    let mode: String = conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(sqlite)?;
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(OpenError::Io {
             path: path.to_owned(),
@@ -137,11 +130,9 @@ pub(crate) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connect
         Sync::Normal => "NORMAL",
         Sync::Full => "FULL",
     };
-    conn.pragma_update(None, "synchronous", synchronous)
-        .map_err(sqlite)?;
+    conn.pragma_update(None, "synchronous", synchronous).map_err(sqlite)?;
     // After a burst the log would otherwise keep its largest size for ever.
-    conn.pragma_update_and_check(None, "journal_size_limit", 64 * 1024 * 1024, |_| Ok(()))
-        .map_err(sqlite)?;
+    conn.pragma_update_and_check(None, "journal_size_limit", 64 * 1024 * 1024, |_| Ok(())).map_err(sqlite)?;
     if let Some(max_bytes) = options.max_bytes {
         limit(&conn, max_bytes).map_err(sqlite)?;
     }
@@ -157,6 +148,23 @@ pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
+/// SQLite takes a file of one byte for an empty one and would write over it.
+fn check_header(path: &Path) -> Result<(), OpenError> {
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    let mut start = Vec::new();
+    match File::open(path) {
+        Ok(file) => {
+            file.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(|error| OpenError::from_io(path, &error))?
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(OpenError::from_io(path, &error)),
+    };
+    if start.is_empty() || start == MAGIC {
+        return Ok(());
+    }
+    Err(OpenError::Corrupt { path: path.to_owned(), reason: "it does not begin as a SQLite file does".to_owned() })
+}
+
 fn prepare(conn: &Connection) -> rusqlite::Result<()> {
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
@@ -164,19 +172,14 @@ fn prepare(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 fn table_names(conn: &Connection) -> rusqlite::Result<Vec<String>> {
-    conn.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?
-        .query_map([], |row| row.get(0))?
-        .collect()
+    conn.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?.query_map([], |row| row.get(0))?.collect()
 }
 
 /// In one transaction, so that a crash leaves either a store or an empty file, which counts as absent.
 fn create(conn: &mut Connection) -> rusqlite::Result<()> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tx.execute_batch(CREATE)?;
-    tx.execute(
-        "INSERT INTO meta (schema_version) VALUES (?1)",
-        [SCHEMA_VERSION],
-    )?;
+    tx.execute("INSERT INTO meta (schema_version) VALUES (?1)", [SCHEMA_VERSION])?;
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;
     tx.commit()
 }
@@ -184,33 +187,21 @@ fn create(conn: &mut Connection) -> rusqlite::Result<()> {
 /// Only what is cheap whatever the file's size. SQLite itself compares the page count in the header with
 /// the file's size, and so finds a file that was cut short.
 fn check(path: &Path, conn: &Connection, tables: &[String]) -> Result<(), OpenError> {
-    let corrupt = |reason: String| OpenError::Corrupt {
-        path: path.to_owned(),
-        reason,
-    };
+    let corrupt = |reason: String| OpenError::Corrupt { path: path.to_owned(), reason };
     let has = |table: &str| tables.iter().any(|name| name == table);
     if !has("meta") {
         return Err(corrupt("it has no schema version".to_owned()));
     }
-    let found: i64 = conn
-        .query_row("SELECT schema_version FROM meta", [], |row| row.get(0))
-        .map_err(|error| match error {
-            rusqlite::Error::QueryReturnedNoRows => {
-                corrupt("it has no schema version".to_owned())
-            }
+    let found: i64 =
+        conn.query_row("SELECT schema_version FROM meta", [], |row| row.get(0)).map_err(|error| match error {
+            rusqlite::Error::QueryReturnedNoRows => corrupt("it has no schema version".to_owned()),
             error => OpenError::from_sqlite(path, &error),
         })?;
     if found > SCHEMA_VERSION {
-        return Err(OpenError::NewerSchema {
-            path: path.to_owned(),
-            found,
-            supported: SCHEMA_VERSION,
-        });
+        return Err(OpenError::NewerSchema { path: path.to_owned(), found, supported: SCHEMA_VERSION });
     }
     if found < SCHEMA_VERSION {
-        return Err(corrupt(format!(
-            "its schema version is {found}, which no Runwire ever wrote"
-        )));
+        return Err(corrupt(format!("its schema version is {found}, which no Runwire ever wrote")));
     }
     match TABLES.iter().find(|table| !has(table)) {
         Some(missing) => Err(corrupt(format!("it has no table {missing}"))),

@@ -10,16 +10,13 @@ use rusqlite::Connection;
 use crate::appender::Appender;
 use crate::entry::Entry;
 use crate::error::{
-    AddExchangeError, CreateError, OpenError, OwnershipError, ReadError, StorageFailure, TailError,
-    TrimError,
+    AddExchangeError, CreateError, OpenError, OwnershipError, ReadError, StorageFailure, TailError, TrimError,
 };
 use crate::frames::{self, PageLimits};
 use crate::live::Registry;
 use crate::lock::StoreLock;
 use crate::readers::Readers;
-use crate::record::{
-    Added, Created, ExchangeRecord, NewRun, Payload, RunFilter, RunRecord, SessionRecord,
-};
+use crate::record::{Added, Created, ExchangeRecord, NewRun, Payload, RunFilter, RunRecord, SessionRecord};
 use crate::tail::Tail;
 use crate::writer::{Health, Queue, Request, Writer};
 use crate::{runs, schema};
@@ -72,7 +69,7 @@ impl Default for StoreOptions {
 
 /// The durable log, in one SQLite file. Cheap to clone; all clones are the same store.
 ///
-/// The store closes when [`Store::close`] is called or the last clone is dropped. Appenders and tails do not keep it
+/// The store closes when [`Store::close`] is called or the last clone is dropped, which blocks in the same way. Appenders and tails do not keep it
 /// open.
 ///
 /// Dropping the future of an operation that writes does not undo it: it may be done or not. Every such operation can be
@@ -111,25 +108,17 @@ impl Store {
     pub fn open(path: &Path, options: StoreOptions) -> Result<Store, OpenError> {
         let lock = StoreLock::acquire(path)?;
         let connection = schema::open_writer(path, &options)?;
-        let readers = Readers::open(path, READERS)
-            .map_err(|error| OpenError::from_sqlite(path, &error))?;
+        let readers = Readers::open(path, READERS).map_err(|error| OpenError::from_sqlite(path, &error))?;
         let queue = Arc::new(Queue::default());
         let health = Arc::new(Health::default());
-        let writer = Writer {
-            path: path.to_owned(),
-            connection,
-            queue: Arc::clone(&queue),
-            health: Arc::clone(&health),
-        }
-        .spawn()
-        .map_err(|error| OpenError::from_io(path, &error))?;
+        let writer =
+            Writer { path: path.to_owned(), connection, queue: Arc::clone(&queue), health: Arc::clone(&health) }
+                .spawn()
+                .map_err(|error| OpenError::from_io(path, &error))?;
         Ok(Store {
             inner: Arc::new(Inner {
                 path: path.to_owned(),
-                limits: PageLimits {
-                    frames: options.read_page_frames,
-                    bytes: options.read_page_bytes,
-                },
+                limits: PageLimits { frames: options.read_page_frames, bytes: options.read_page_bytes },
                 queue,
                 health,
                 readers: Arc::new(readers),
@@ -155,11 +144,11 @@ impl Store {
         &self.inner.path
     }
 
-    /// Whether the store can write: the failure of the last transaction, if it failed.
+    /// Whether the store can write: the failure of the last transaction, if it failed, or `Closed`.
     ///
     /// # Errors
     ///
-    /// That failure. It clears itself with the next transaction that succeeds.
+    /// That failure. It clears itself with the next transaction that succeeds; `Closed` never does.
     pub fn health(&self) -> Result<(), StorageFailure> {
         self.inner.health.get()
     }
@@ -187,14 +176,9 @@ impl Store {
     /// # Errors
     ///
     /// [`AddExchangeError::UnknownRun`], or the store's failure.
-    pub async fn add_exchange(
-        &self,
-        run_id: &str,
-        exchange: ExchangeRecord,
-    ) -> Result<Added, AddExchangeError> {
+    pub async fn add_exchange(&self, run_id: &str, exchange: ExchangeRecord) -> Result<Added, AddExchangeError> {
         let run_id = run_id.to_owned();
-        self.write(move |conn| runs::add_exchange(conn, &run_id, &exchange))
-            .await
+        self.write(move |conn| runs::add_exchange(conn, &run_id, &exchange)).await
     }
 
     /// Makes the caller the run's owner. Whoever was it before is fenced: what they have not yet had committed is
@@ -205,16 +189,10 @@ impl Store {
     /// [`OwnershipError::UnknownRun`], [`OwnershipError::Ended`], or the store's failure.
     pub async fn take_ownership(&self, run_id: &str) -> Result<Appender, OwnershipError> {
         let id = run_id.to_owned();
-        let ownership = self
-            .write(move |conn| runs::take_ownership(conn, &id))
-            .await?;
+        let ownership = self.write(move |conn| runs::take_ownership(conn, &id)).await?;
         let live = self.inner.registry.join(run_id);
         live.observe(ownership.head, false);
-        Ok(Appender::new(
-            ownership,
-            live,
-            Arc::clone(&self.inner.queue),
-        ))
+        Ok(Appender::new(ownership, live, Arc::clone(&self.inner.queue)))
     }
 
     /// Removes a run's frames up to and including `through`, though never past its head, and answers the oldest `seq`
@@ -225,10 +203,7 @@ impl Store {
     /// [`TrimError::UnknownRun`], or the store's failure.
     pub async fn trim(&self, run_id: &str, through: u64) -> Result<u64, TrimError> {
         let run_id = run_id.to_owned();
-        self.write(move |conn| {
-            Ok(frames::trim(conn, &run_id, through)?.ok_or(TrimError::UnknownRun))
-        })
-        .await
+        self.write(move |conn| Ok(frames::trim(conn, &run_id, through)?.ok_or(TrimError::UnknownRun))).await
     }
 
     /// One run.
@@ -252,8 +227,7 @@ impl Store {
         exchange_id: &str,
     ) -> Result<Option<(RunRecord, String)>, ReadError> {
         let (session_id, exchange_id) = (session_id.to_owned(), exchange_id.to_owned());
-        self.read_with(move |conn| runs::by_exchange(conn, &session_id, &exchange_id))
-            .await
+        self.read_with(move |conn| runs::by_exchange(conn, &session_id, &exchange_id)).await
     }
 
     /// The runs that pass a filter, newest first, without their inputs.
@@ -281,8 +255,7 @@ impl Store {
     /// The store's failure.
     pub async fn session(&self, session_id: &str) -> Result<Option<SessionRecord>, ReadError> {
         let session_id = session_id.to_owned();
-        self.read_with(move |conn| runs::session(conn, &session_id))
-            .await
+        self.read_with(move |conn| runs::session(conn, &session_id)).await
     }
 
     /// The frames after a cursor: consecutive, at most `max_frames` (taken as at least 1) and at most a page of bytes,
@@ -292,19 +265,10 @@ impl Store {
     ///
     /// [`ReadError::UnknownRun`], [`ReadError::Gone`], [`ReadError::Missing`], or the store's failure. A cursor at or past
     /// the head is no error: there is nothing after it.
-    pub async fn read(
-        &self,
-        run_id: &str,
-        after: u64,
-        max_frames: usize,
-    ) -> Result<Vec<Entry>, ReadError> {
+    pub async fn read(&self, run_id: &str, after: u64, max_frames: usize) -> Result<Vec<Entry>, ReadError> {
         let run_id = run_id.to_owned();
-        let limits = PageLimits {
-            frames: max_frames,
-            bytes: self.inner.limits.bytes,
-        };
-        self.read_with(move |conn| frames::page(conn, &run_id, after, limits))
-            .await?
+        let limits = PageLimits { frames: max_frames, bytes: self.inner.limits.bytes };
+        self.read_with(move |conn| frames::page(conn, &run_id, after, limits)).await?
     }
 
     /// Follows a run from a cursor: any from 0 to its head, live or ended (G4).
@@ -313,12 +277,7 @@ impl Store {
     ///
     /// [`TailError::UnknownRun`], [`TailError::PastHead`], [`TailError::Gone`], or the store's failure.
     pub async fn tail(&self, run_id: &str, after: u64) -> Result<Tail, TailError> {
-        let Inner {
-            registry,
-            readers,
-            limits,
-            ..
-        } = &*self.inner;
+        let Inner { registry, readers, limits, .. } = &*self.inner;
         Tail::open(registry, readers, *limits, run_id, after).await
     }
 
@@ -327,14 +286,9 @@ impl Store {
     /// # Errors
     ///
     /// The store's failure.
-    pub async fn payload(
-        &self,
-        run_id: &str,
-        segment_id: &str,
-    ) -> Result<Option<Payload>, ReadError> {
+    pub async fn payload(&self, run_id: &str, segment_id: &str) -> Result<Option<Payload>, ReadError> {
         let (run_id, segment_id) = (run_id.to_owned(), segment_id.to_owned());
-        self.read_with(move |conn| frames::payload(conn, &run_id, &segment_id))
-            .await
+        self.read_with(move |conn| frames::payload(conn, &run_id, &segment_id)).await
     }
 
     async fn read_with<T, F>(&self, read: F) -> Result<T, ReadError>
@@ -354,9 +308,7 @@ impl Store {
         let (request, answer) = Request::new(write);
         self.inner.queue.push(Box::new(request))?;
         // The other end is dropped unanswered only when the writer is gone.
-        answer
-            .await
-            .unwrap_or_else(|_| Err(StorageFailure::Closed.into()))
+        answer.await.unwrap_or_else(|_| Err(StorageFailure::Closed.into()))
     }
 }
 
@@ -387,8 +339,6 @@ impl Drop for Inner {
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store")
-            .field("path", &self.inner.path)
-            .finish_non_exhaustive()
+        f.debug_struct("Store").field("path", &self.inner.path).finish_non_exhaustive()
     }
 }

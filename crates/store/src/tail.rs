@@ -45,10 +45,7 @@ impl Tail {
         let changes = live.subscribe();
         let position = {
             let run_id = Arc::clone(live.run_id());
-            readers
-                .read(move |conn| frames::position(conn, &run_id))
-                .await?
-                .ok_or(TailError::UnknownRun)?
+            readers.read(move |conn| frames::position(conn, &run_id)).await?.ok_or(TailError::UnknownRun)?
         };
         live.observe(position.head, position.ended);
         // What was published meanwhile may be ahead of what was read.
@@ -57,17 +54,9 @@ impl Tail {
             return Err(TailError::PastHead { head });
         }
         if after + 1 < position.oldest {
-            return Err(TailError::Gone {
-                oldest: position.oldest,
-            });
+            return Err(TailError::Gone { oldest: position.oldest });
         }
-        Ok(Tail {
-            cursor: after,
-            limits,
-            live,
-            changes,
-            readers: Arc::clone(readers),
-        })
+        Ok(Tail { cursor: after, limits, live, changes, readers: Arc::clone(readers) })
     }
 
     /// The last `seq` that was returned, or the one that the tail was opened at.
@@ -92,19 +81,12 @@ impl Tail {
     pub async fn next(&mut self) -> Result<TailItem, ReadError> {
         loop {
             // The guard is gone at the end of this statement: no lock is held across an await.
-            let found = self
-                .changes
-                .borrow_and_update()
-                .after(self.cursor, self.limits);
+            let found = self.changes.borrow_and_update().after(self.cursor, self.limits);
             match found {
                 Found::Frames(entries) => return Ok(self.advance(entries)),
                 Found::InFile => {
-                    let (run_id, cursor, limits) =
-                        (Arc::clone(self.live.run_id()), self.cursor, self.limits);
-                    let entries = self
-                        .readers
-                        .read(move |conn| frames::page(conn, &run_id, cursor, limits))
-                        .await??;
+                    let (run_id, cursor, limits) = (Arc::clone(self.live.run_id()), self.cursor, self.limits);
+                    let entries = self.readers.read(move |conn| frames::page(conn, &run_id, cursor, limits)).await??;
                     if entries.is_empty() {
                         // The head was read from this file, so it cannot be shorter.
                         return Err(ReadError::Missing { seq: cursor + 1 });
@@ -133,9 +115,6 @@ impl Tail {
 
 impl fmt::Debug for Tail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tail")
-            .field("run_id", self.live.run_id())
-            .field("cursor", &self.cursor)
-            .finish_non_exhaustive()
+        f.debug_struct("Tail").field("run_id", self.live.run_id()).field("cursor", &self.cursor).finish_non_exhaustive()
     }
 }

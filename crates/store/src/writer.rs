@@ -37,7 +37,7 @@ struct QueueState {
 }
 
 impl Queue {
-    /// Enqueues without waiting. After [`Queue::close`] the work comes back, to be dropped or settled.
+    /// Enqueues without waiting. After [`Queue::close`] the work is dropped instead, unsettled.
     pub(crate) fn push(&self, work: Box<dyn Work>) -> Result<(), StorageFailure> {
         {
             let mut state = self.lock();
@@ -62,9 +62,7 @@ impl Queue {
     fn take(&self) -> Option<Vec<Box<dyn Work>>> {
         let mut state = self
             .filled
-            .wait_while(self.lock(), |state| {
-                state.waiting.is_empty() && !state.closed
-            })
+            .wait_while(self.lock(), |state| state.waiting.is_empty() && !state.closed)
             .unwrap_or_else(PoisonError::into_inner);
         let batch = std::mem::take(&mut state.waiting);
         (!batch.is_empty()).then_some(batch)
@@ -118,22 +116,17 @@ enum Rollback {
 impl Writer {
     /// Starts the thread. It ends when the queue is closed and drained, after a checkpoint.
     pub(crate) fn spawn(self) -> io::Result<thread::JoinHandle<()>> {
-        thread::Builder::new()
-            .name("runwire-store".to_owned())
-            .spawn(move || self.run())
+        thread::Builder::new().name("runwire-store".to_owned()).spawn(move || self.run())
     }
 
     fn run(mut self) {
-        let _guard = CloseOnExit(Arc::clone(&self.queue));
+        let _guard = CloseOnExit { queue: Arc::clone(&self.queue), health: Arc::clone(&self.health) };
         let queue = Arc::clone(&self.queue);
         while let Some(batch) = queue.take() {
             self.write(batch);
         }
         // So that the file is whole by itself, and the next start has nothing to recover.
-        if let Err(error) = self
-            .connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        {
+        if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
             tracing::warn!(%error, path = %self.path.display(), "the store was closed without a checkpoint; nothing is lost, the next start reads the write-ahead log");
         }
     }
@@ -161,10 +154,8 @@ impl Writer {
     }
 
     fn commit(&mut self, batch: &mut [Box<dyn Work>]) -> Result<(), Rollback> {
-        let tx = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(Rollback::Transaction)?;
+        let tx =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(Rollback::Transaction)?;
         for work in batch.iter_mut() {
             work.apply(&tx).map_err(Rollback::Work)?;
         }
@@ -187,16 +178,20 @@ impl Writer {
 }
 
 /// Leaves nobody waiting for a writer that is gone, also when it panicked.
-struct CloseOnExit(Arc<Queue>);
+struct CloseOnExit {
+    queue: Arc<Queue>,
+    health: Arc<Health>,
+}
 
 impl Drop for CloseOnExit {
     fn drop(&mut self) {
         let left = {
-            let mut state = self.0.lock();
+            let mut state = self.queue.lock();
             state.closed = true;
             std::mem::take(&mut state.waiting)
         };
         drop(left);
+        self.health.set(&Err(StorageFailure::Closed));
     }
 }
 
@@ -213,11 +208,7 @@ where
 {
     pub(crate) fn new(run: F) -> (Request<T, E, F>, oneshot::Receiver<Result<T, E>>) {
         let (reply, answered) = oneshot::channel();
-        let request = Request {
-            run,
-            answer: None,
-            reply,
-        };
+        let request = Request { run, answer: None, reply };
         (request, answered)
     }
 }
@@ -242,5 +233,94 @@ where
         };
         // Nobody listens when the caller's future was dropped.
         let _ = self.reply.send(answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    type Log = Arc<Mutex<Vec<String>>>;
+
+    /// Writes its name as a row, or fails when it is "bad".
+    struct Named {
+        name: &'static str,
+        log: Log,
+    }
+
+    impl Work for Named {
+        fn apply(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+            self.log.lock().unwrap().push(format!("apply {}", self.name));
+            conn.execute("INSERT INTO names VALUES (?1)", [self.name])?;
+            if self.name == "bad" {
+                return Err(rusqlite::Error::InvalidQuery);
+            }
+            Ok(())
+        }
+
+        fn settle(self: Box<Self>, committed: Result<(), StorageFailure>) {
+            let how = if committed.is_ok() { "kept" } else { "lost" };
+            self.log.lock().unwrap().push(format!("{how} {}", self.name));
+        }
+    }
+
+    fn write(names: &[&'static str], connection: Connection) -> Vec<String> {
+        let log = Log::default();
+        let queue = Arc::new(Queue::default());
+        for name in names {
+            let log = Arc::clone(&log);
+            queue.push(Box::new(Named { name, log })).unwrap();
+        }
+        queue.close();
+        let writer = Writer { path: PathBuf::from("test.db"), connection, queue, health: Arc::default() };
+        writer.spawn().unwrap().join().unwrap();
+        let log = log.lock().unwrap();
+        log.clone()
+    }
+
+    fn table(path: &std::path::Path) -> Connection {
+        let connection = Connection::open(path).unwrap();
+        connection.execute_batch("CREATE TABLE names (name TEXT)").unwrap();
+        connection
+    }
+
+    fn names(path: &std::path::Path) -> Vec<String> {
+        let connection = Connection::open(path).unwrap();
+        let mut statement = connection.prepare("SELECT name FROM names").unwrap();
+        let names = statement.query_map([], |row| row.get(0)).unwrap();
+        names.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn what_waits_is_committed_as_one_transaction_and_settled_only_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("names.db");
+        let log = write(&["a", "b", "c"], table(&path));
+        assert_eq!(log, ["apply a", "apply b", "apply c", "kept a", "kept b", "kept c"]);
+        assert_eq!(names(&path), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn g8_a_poisoned_append_fails_alone_and_the_rest_of_its_batch_is_kept_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("names.db");
+        let log = write(&["a", "bad", "c"], table(&path));
+        assert_eq!(log, ["apply a", "apply bad", "apply a", "kept a", "apply bad", "lost bad", "apply c", "kept c"]);
+        assert_eq!(names(&path), ["a", "c"]);
+    }
+
+    #[test]
+    fn a_transaction_that_cannot_be_written_loses_the_whole_batch_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("names.db");
+        let connection = table(&path);
+        let other = Connection::open(&path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        connection.busy_timeout(std::time::Duration::ZERO).unwrap();
+        assert_eq!(write(&["a", "b"], connection), ["lost a", "lost b"]);
+        other.execute_batch("ROLLBACK").unwrap();
+        assert!(names(&path).is_empty());
     }
 }

@@ -41,7 +41,8 @@ const SEGMENT_USAGE: &str = concat!(
     r#"{"provider":"openai","model":"gpt-5","input_tokens":30,"output_tokens":12,"total_tokens":42,"#,
     r#""reasoning_tokens":4,"cached_input_tokens":8,"cache_write_input_tokens":0}"#
 );
-const RUN_USAGE: &str = r#"[{"provider":"openai","model":"gpt-5","input_tokens":30},{"model":"local","total_tokens":0}]"#;
+const RUN_USAGE: &str =
+    r#"[{"provider":"openai","model":"gpt-5","input_tokens":30},{"model":"local","total_tokens":0}]"#;
 const COST: &str = r#"{"currency":"USD","amount":"0.001240"}"#;
 const CONTRACT: &str = r#"{"interrupts":[{"id":"int_1","reason":"approval","schema":{"type":"object"}}]}"#;
 

@@ -1,0 +1,386 @@
+//! Chunk expansion: from the compact spelling to start, content and end (patterns/streaming, "The chunked form").
+//!
+//! The parent agent and every subagent each have a lane, and a lane holds at most one item that chunks are assembling.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::event::{
+    Event, EventType, ReasoningMessageChunk, ReasoningMessageContent, ReasoningMessageEnd, ReasoningMessageStart,
+    TextMessageChunk, TextMessageContent, TextMessageEnd, TextMessageStart, ToolCallArgs, ToolCallChunk, ToolCallEnd,
+    ToolCallStart,
+};
+use crate::message::TextMessageRole;
+use crate::violation::{Rule, Violation};
+
+type Owner = Option<String>;
+
+/// The three kinds of item that chunks assemble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Text,
+    ToolCall,
+    Reasoning,
+}
+
+impl Kind {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Text => "text message",
+            Self::ToolCall => "tool call",
+            Self::Reasoning => "reasoning message",
+        }
+    }
+
+    fn chunk(self) -> EventType {
+        match self {
+            Self::Text => EventType::TextMessageChunk,
+            Self::ToolCall => EventType::ToolCallChunk,
+            Self::Reasoning => EventType::ReasoningMessageChunk,
+        }
+    }
+
+    fn id_member(self) -> &'static str {
+        match self {
+            Self::ToolCall => "toolCallId",
+            Self::Text | Self::Reasoning => "messageId",
+        }
+    }
+}
+
+/// What the chunk that opened an item said about it.
+#[derive(Debug)]
+enum Opener {
+    Text { role: TextMessageRole, name: Option<String> },
+    ToolCall { name: String, parent: Option<String> },
+    Reasoning,
+}
+
+/// The item that a lane is assembling.
+#[derive(Debug)]
+struct Item {
+    kind: Kind,
+    id: String,
+    opener: Opener,
+    /// When it was opened, in order: lanes are closed in that order.
+    opened: u64,
+}
+
+/// Expands the chunks of one stream; every other event passes through, after the ends that it brings about.
+///
+/// A chunk costs a constant number of look-ups; only an event that closes every lane looks at all of them.
+#[derive(Debug, Default)]
+pub struct ChunkExpander {
+    index: usize,
+    opened: u64,
+    lanes: HashMap<Owner, Item>,
+    /// Which lane assembles an item.
+    holders: HashMap<(Kind, String), Owner>,
+    /// The lanes that assemble an item of each kind.
+    by_kind: HashMap<Kind, HashSet<Owner>>,
+}
+
+impl ChunkExpander {
+    /// An expander with no lane open.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next event and gives the events that it stands for, in order.
+    ///
+    /// # Errors
+    ///
+    /// When a first chunk lacks what opens its item, a later chunk contradicts the first one, or a chunk could continue
+    /// several items. Ends that the chunk would have brought about are not given then.
+    pub fn push(&mut self, event: Event) -> Result<Vec<Event>, Violation> {
+        let result = self.expand(event);
+        self.index += 1;
+        result
+    }
+
+    /// Closes every lane and gives the ends. A stream that stopped inside a run has none of these: a consumer invents
+    /// nothing. This is for a producer that goes on by itself, and closes what its upstream left open.
+    pub fn finish(&mut self) -> Vec<Event> {
+        let mut out = Vec::new();
+        self.close_all(&mut out);
+        out
+    }
+
+    fn expand(&mut self, event: Event) -> Result<Vec<Event>, Violation> {
+        let mut out = Vec::new();
+        match event {
+            Event::TextMessageChunk(chunk) => self.text(chunk, &mut out)?,
+            Event::ToolCallChunk(chunk) => self.tool_call(chunk, &mut out)?,
+            Event::ReasoningMessageChunk(chunk) => self.reasoning(chunk, &mut out)?,
+            event => {
+                self.close_for(&event, &mut out);
+                out.push(event);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Closes the lanes whose shorthand the event ends ("Closing a chunk stream").
+    fn close_for(&mut self, event: &Event, out: &mut Vec<Event>) {
+        if self.lanes.is_empty() {
+            return;
+        }
+        match event {
+            Event::RunStarted(_) | Event::RunFinished(_) | Event::RunError(_) | Event::MessagesSnapshot(_) => {
+                self.close_all(out);
+            }
+            Event::Raw(_)
+            | Event::ActivitySnapshot(_)
+            | Event::ActivityDelta(_)
+            | Event::ReasoningEncryptedValue(_)
+            | Event::SubagentStarted(_) => {}
+            event => {
+                // An explicit event about an item that chunks assemble ends the shorthand, whatever its tag.
+                if let Some((kind, id)) = explicit_item(event) {
+                    if let Some(owner) = self.holders.get(&(kind, id.to_owned())).cloned() {
+                        self.close(&owner, out);
+                    }
+                }
+                self.close(&event.subagent_run_id().map(str::to_owned), out);
+            }
+        }
+    }
+
+    fn text(&mut self, chunk: TextMessageChunk, out: &mut Vec<Event>) -> Result<(), Violation> {
+        let lane = self.lane(Kind::Text, chunk.message_id.as_deref(), chunk.subagent_run_id.as_deref())?;
+        let mut opening = false;
+        let id = match self.continued(&lane, Kind::Text, chunk.message_id.as_deref()) {
+            Some(Item { id, opener: Opener::Text { role, name }, .. }) => {
+                self.agrees(Kind::Text, id, "role", chunk.role.map(TextMessageRole::as_str), Some(role.as_str()))?;
+                self.agrees(Kind::Text, id, "name", chunk.name.as_deref(), name.as_deref())?;
+                id.clone()
+            }
+            _ => {
+                let id = self.first(Kind::Text, "messageId", chunk.message_id.as_ref())?;
+                let role = chunk.role.unwrap_or_default();
+                self.open(&lane, Kind::Text, &id, Opener::Text { role, name: chunk.name.clone() }, out);
+                let mut start = TextMessageStart::new(id.as_str());
+                start.role = Some(role);
+                start.name = chunk.name;
+                start.metadata.clone_from(&chunk.metadata);
+                start.subagent_run_id.clone_from(&lane);
+                out.push(start.into());
+                opening = true;
+                id
+            }
+        };
+        // Metadata has reached an item that was just opened with its start; otherwise an empty fragment brings it.
+        if chunk.delta.is_some() || chunk.raw_event.is_some() || (!opening && chunk.metadata.is_some()) {
+            let mut content = TextMessageContent::new(id, chunk.delta.unwrap_or_default());
+            content.metadata = chunk.metadata;
+            content.raw_event = chunk.raw_event;
+            content.subagent_run_id = lane;
+            out.push(content.into());
+        }
+        Ok(())
+    }
+
+    fn tool_call(&mut self, chunk: ToolCallChunk, out: &mut Vec<Event>) -> Result<(), Violation> {
+        let lane = self.lane(Kind::ToolCall, chunk.tool_call_id.as_deref(), chunk.subagent_run_id.as_deref())?;
+        let mut opening = false;
+        let id = match self.continued(&lane, Kind::ToolCall, chunk.tool_call_id.as_deref()) {
+            Some(Item { id, opener: Opener::ToolCall { name, parent }, .. }) => {
+                self.agrees(Kind::ToolCall, id, "toolCallName", chunk.tool_call_name.as_deref(), Some(name))?;
+                let repeated = chunk.parent_message_id.as_deref();
+                self.agrees(Kind::ToolCall, id, "parentMessageId", repeated, parent.as_deref())?;
+                id.clone()
+            }
+            _ => {
+                let id = self.first(Kind::ToolCall, "toolCallId", chunk.tool_call_id.as_ref())?;
+                let name = self.first(Kind::ToolCall, "toolCallName", chunk.tool_call_name.as_ref())?;
+                let opener = Opener::ToolCall { name: name.clone(), parent: chunk.parent_message_id.clone() };
+                self.open(&lane, Kind::ToolCall, &id, opener, out);
+                let mut start = ToolCallStart::new(id.as_str(), name);
+                start.parent_message_id = chunk.parent_message_id;
+                start.metadata.clone_from(&chunk.metadata);
+                start.subagent_run_id.clone_from(&lane);
+                out.push(start.into());
+                opening = true;
+                id
+            }
+        };
+        // Metadata has reached an item that was just opened with its start; otherwise an empty fragment brings it.
+        if chunk.delta.is_some() || chunk.raw_event.is_some() || (!opening && chunk.metadata.is_some()) {
+            let mut args = ToolCallArgs::new(id, chunk.delta.unwrap_or_default());
+            args.metadata = chunk.metadata;
+            args.raw_event = chunk.raw_event;
+            args.subagent_run_id = lane;
+            out.push(args.into());
+        }
+        Ok(())
+    }
+
+    fn reasoning(&mut self, chunk: ReasoningMessageChunk, out: &mut Vec<Event>) -> Result<(), Violation> {
+        let lane = self.lane(Kind::Reasoning, chunk.message_id.as_deref(), chunk.subagent_run_id.as_deref())?;
+        let mut opening = false;
+        let id = match self.continued(&lane, Kind::Reasoning, chunk.message_id.as_deref()) {
+            Some(item) => item.id.clone(),
+            None => {
+                let id = self.first(Kind::Reasoning, "messageId", chunk.message_id.as_ref())?;
+                self.open(&lane, Kind::Reasoning, &id, Opener::Reasoning, out);
+                let mut start = ReasoningMessageStart::new(id.as_str());
+                start.metadata.clone_from(&chunk.metadata);
+                start.subagent_run_id.clone_from(&lane);
+                out.push(start.into());
+                opening = true;
+                id
+            }
+        };
+        // Metadata has reached an item that was just opened with its start; otherwise an empty fragment brings it.
+        if chunk.delta.is_some() || chunk.raw_event.is_some() || (!opening && chunk.metadata.is_some()) {
+            let mut content = ReasoningMessageContent::new(id, chunk.delta.unwrap_or_default());
+            content.metadata = chunk.metadata;
+            content.raw_event = chunk.raw_event;
+            content.subagent_run_id = lane;
+            out.push(content.into());
+        }
+        Ok(())
+    }
+
+    /// The lane of a chunk: that of the item it names, else its own tag's, else the one that it can only mean.
+    fn lane(&self, kind: Kind, id: Option<&str>, tag: Option<&str>) -> Result<Owner, Violation> {
+        let tagged = || tag.map(str::to_owned);
+        if let Some(id) = id {
+            let Some(owner) = self.holders.get(&(kind, id.to_owned())) else { return Ok(tagged()) };
+            if tag.is_some() && tag != owner.as_deref() {
+                return Err(self.violation(
+                    Rule::AttributionMismatch,
+                    format!(
+                        "{} is attributed to subagent '{}', which does not match {} '{id}': that belongs to {}.",
+                        kind.chunk(),
+                        tag.unwrap_or_default(),
+                        kind.noun(),
+                        owner.as_deref().map_or("the parent agent".to_owned(), |owner| format!("subagent '{owner}'")),
+                    ),
+                ));
+            }
+            return Ok(owner.clone());
+        }
+        let lanes = match self.by_kind.get(&kind) {
+            Some(lanes) if tag.is_none() && !lanes.contains(&None) => lanes,
+            _ => return Ok(tagged()),
+        };
+        match lanes.len() {
+            0 => Ok(None),
+            1 => Ok(lanes.iter().next().cloned().flatten()),
+            several => Err(self.violation(
+                Rule::AmbiguousChunk,
+                format!(
+                    "{} carries neither {} nor subagentRunId, and {several} subagents have an open {}; it must say \
+                     which one it continues.",
+                    kind.chunk(),
+                    kind.id_member(),
+                    kind.noun()
+                ),
+            )),
+        }
+    }
+
+    /// The item of the lane, if the chunk continues it.
+    fn continued(&self, lane: &Owner, kind: Kind, id: Option<&str>) -> Option<&Item> {
+        self.lanes.get(lane).filter(|item| item.kind == kind && id.is_none_or(|id| id == item.id))
+    }
+
+    /// A member that the first chunk of an item must carry.
+    fn first(&self, kind: Kind, member: &str, value: Option<&String>) -> Result<String, Violation> {
+        value.cloned().ok_or_else(|| {
+            let message = format!(
+                "The first {} of a {} must carry {member}; no {} is open for it to continue.",
+                kind.chunk(),
+                kind.noun(),
+                kind.noun()
+            );
+            self.violation(Rule::FirstChunk, message)
+        })
+    }
+
+    fn agrees(
+        &self,
+        kind: Kind,
+        id: &str,
+        member: &str,
+        repeated: Option<&str>,
+        established: Option<&str>,
+    ) -> Result<(), Violation> {
+        match repeated {
+            Some(repeated) if Some(repeated) != established => Err(self.violation(
+                Rule::ChunkConflict,
+                format!(
+                    "{} repeats {member} '{repeated}' for {} '{id}', which was opened with {}.",
+                    kind.chunk(),
+                    kind.noun(),
+                    established.map_or("none".to_owned(), |established| format!("'{established}'"))
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&mut self, lane: &Owner, kind: Kind, id: &str, opener: Opener, out: &mut Vec<Event>) {
+        self.close(lane, out);
+        self.opened += 1;
+        self.lanes.insert(lane.clone(), Item { kind, id: id.to_owned(), opener, opened: self.opened });
+        self.holders.insert((kind, id.to_owned()), lane.clone());
+        self.by_kind.entry(kind).or_default().insert(lane.clone());
+    }
+
+    fn close(&mut self, lane: &Owner, out: &mut Vec<Event>) {
+        let Some(Item { kind, id, .. }) = self.lanes.remove(lane) else { return };
+        if let Some(lanes) = self.by_kind.get_mut(&kind) {
+            lanes.remove(lane);
+        }
+        let key = (kind, id);
+        self.holders.remove(&key);
+        let (_, id) = key;
+        out.push(match kind {
+            Kind::Text => {
+                let mut end = TextMessageEnd::new(id);
+                end.subagent_run_id.clone_from(lane);
+                end.into()
+            }
+            Kind::ToolCall => {
+                let mut end = ToolCallEnd::new(id);
+                end.subagent_run_id.clone_from(lane);
+                end.into()
+            }
+            Kind::Reasoning => {
+                let mut end = ReasoningMessageEnd::new(id);
+                end.subagent_run_id.clone_from(lane);
+                end.into()
+            }
+        });
+    }
+
+    fn close_all(&mut self, out: &mut Vec<Event>) {
+        let mut lanes: Vec<(u64, Owner)> = self.lanes.iter().map(|(lane, item)| (item.opened, lane.clone())).collect();
+        lanes.sort_unstable();
+        for (_, lane) in lanes {
+            self.close(&lane, out);
+        }
+    }
+
+    fn violation(&self, rule: Rule, message: String) -> Violation {
+        Violation::new(rule, self.index, message)
+    }
+}
+
+/// The item that an explicit event opens, continues or closes.
+fn explicit_item(event: &Event) -> Option<(Kind, &str)> {
+    match event {
+        Event::TextMessageStart(event) => Some((Kind::Text, &event.message_id)),
+        Event::TextMessageContent(event) => Some((Kind::Text, &event.message_id)),
+        Event::TextMessageEnd(event) => Some((Kind::Text, &event.message_id)),
+        Event::ToolCallStart(event) => Some((Kind::ToolCall, &event.tool_call_id)),
+        Event::ToolCallArgs(event) => Some((Kind::ToolCall, &event.tool_call_id)),
+        Event::ToolCallEnd(event) => Some((Kind::ToolCall, &event.tool_call_id)),
+        Event::ReasoningMessageStart(event) => Some((Kind::Reasoning, &event.message_id)),
+        Event::ReasoningMessageContent(event) => Some((Kind::Reasoning, &event.message_id)),
+        Event::ReasoningMessageEnd(event) => Some((Kind::Reasoning, &event.message_id)),
+        _ => None,
+    }
+}

@@ -1,0 +1,748 @@
+//! Verification: the order in which events may come.
+//!
+//! The rules are those of events/lifecycle, patterns/streaming, events/reasoning and events/subagents. Every event costs
+//! a constant number of look-ups, however long the stream and however much is open.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use crate::event::{Event, EventType, ReasoningEncryptedValueSubtype, RunFinished, RunStarted, SubagentStarted};
+use crate::message::Message;
+use crate::outcome::RunFinishedOutcome;
+use crate::violation::{Rule, Violation};
+
+/// Who an item belongs to: a subagent invocation, or the parent agent.
+type Owner = Option<String>;
+
+/// How one run of a stream ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunEnding {
+    /// It completed.
+    Success,
+    /// It waits for answers from outside.
+    Interrupt,
+    /// It was stopped on purpose: neither a success nor a failure.
+    Cancelled,
+    /// It reported its own failure with `RUN_ERROR`.
+    Failed {
+        /// What went wrong, in the producer's words.
+        message: String,
+        /// The producer's code for it.
+        code: Option<String>,
+    },
+    /// Its ending was never received.
+    Truncated,
+}
+
+impl RunEnding {
+    /// The ending's stable name: `success`, `interrupt`, `cancelled`, `error` or `truncated`.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Interrupt => "interrupt",
+            Self::Cancelled => "cancelled",
+            Self::Failed { .. } => "error",
+            Self::Truncated => "truncated",
+        }
+    }
+}
+
+/// One run of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRecord {
+    /// The run's thread; `None` for a failure before any run began.
+    pub thread_id: Option<String>,
+    /// The run; `None` for a failure before any run began.
+    pub run_id: Option<String>,
+    /// How it ended; [`RunEnding::Truncated`] as long as it has not.
+    pub ending: RunEnding,
+}
+
+/// What a stream has come to when no more events follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Every run was closed.
+    Closed,
+    /// The stream stopped short. A truncated run has no outcome: neither success nor failure nor cancelled.
+    Truncated(Truncation),
+}
+
+/// Where a stream stopped short (transports, "Truncation").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Truncation {
+    /// It carried no event at all.
+    NoEvents,
+    /// A run was open.
+    RunOpen {
+        /// The run's thread.
+        thread_id: String,
+        /// The run.
+        run_id: String,
+    },
+}
+
+impl fmt::Display for Truncation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoEvents => formatter.write_str("The stream ended before its first event."),
+            Self::RunOpen { run_id, .. } => {
+                write!(formatter, "The stream ended without a terminal event for run '{run_id}'.")
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Fresh,
+    Active,
+    Finished,
+    Errored,
+}
+
+/// The items of one kind: which are open, and who owns each that the run has seen. Owners outlive the closing, because a
+/// closed item may be reopened, or given an encrypted value.
+#[derive(Debug, Default)]
+struct Items {
+    open: HashSet<String>,
+    owners: HashMap<String, Owner>,
+}
+
+impl Items {
+    fn clear(&mut self) {
+        self.open.clear();
+        self.owners.clear();
+    }
+}
+
+/// How the rules of a kind are called.
+struct Kind {
+    noun: &'static str,
+    already_open: Rule,
+    not_open: Rule,
+}
+
+const TEXT: Kind =
+    Kind { noun: "text message", already_open: Rule::TextMessageAlreadyOpen, not_open: Rule::TextMessageNotOpen };
+const TOOL_CALL: Kind =
+    Kind { noun: "tool call", already_open: Rule::ToolCallAlreadyOpen, not_open: Rule::ToolCallNotOpen };
+const REASONING: Kind = Kind {
+    noun: "reasoning message",
+    already_open: Rule::ReasoningMessageAlreadyOpen,
+    not_open: Rule::ReasoningMessageNotOpen,
+};
+const SPAN: Kind = Kind {
+    noun: "reasoning span",
+    already_open: Rule::ReasoningSpanAlreadyOpen,
+    not_open: Rule::ReasoningSpanNotOpen,
+};
+
+/// Checks a stream of events, chunks expanded, against the rules of order.
+///
+/// It is the same book for both sides: a consumer rejects what it refuses, and a producer that sends only what it
+/// accepts is never rejected for its order.
+#[derive(Debug)]
+pub struct Verifier {
+    index: usize,
+    phase: Phase,
+    thread: Option<String>,
+    runs: Vec<RunRecord>,
+    texts: Items,
+    tool_calls: Items,
+    reasoning: Items,
+    spans: Items,
+    activities: HashMap<String, Owner>,
+    steps: HashSet<(Owner, String)>,
+    /// Announced subagents, and whether each is still active.
+    subagents: HashMap<String, bool>,
+    /// Invocations that events were attributed to.
+    attributed: HashSet<String>,
+    /// Tool calls that the run started, in order and as a set, and which were answered.
+    started_calls: Vec<String>,
+    known_calls: HashSet<String>,
+    answered_calls: HashSet<String>,
+}
+
+impl Default for Verifier {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Verifier {
+    /// A verifier for a stream of any thread: the first run decides which.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            index: 0,
+            phase: Phase::Fresh,
+            thread: None,
+            runs: Vec::new(),
+            texts: Items::default(),
+            tool_calls: Items::default(),
+            reasoning: Items::default(),
+            spans: Items::default(),
+            activities: HashMap::new(),
+            steps: HashSet::new(),
+            subagents: HashMap::new(),
+            attributed: HashSet::new(),
+            started_calls: Vec::new(),
+            known_calls: HashSet::new(),
+            answered_calls: HashSet::new(),
+        }
+    }
+
+    /// A verifier for the answer to an input of that thread.
+    #[must_use]
+    pub fn for_thread(thread_id: impl Into<String>) -> Self {
+        Self { thread: Some(thread_id.into()), ..Self::new() }
+    }
+
+    /// Takes the next event.
+    ///
+    /// # Errors
+    ///
+    /// The rule that the event breaks. The stream is rejected then; later events are judged from the state before it.
+    pub fn push(&mut self, event: &Event) -> Result<(), Violation> {
+        let result = self.judge(event);
+        self.index += 1;
+        result
+    }
+
+    /// What the stream has come to, if no more events follow.
+    #[must_use]
+    pub fn finish(&self) -> Ending {
+        match (self.phase, self.runs.last()) {
+            (Phase::Active, Some(RunRecord { thread_id: Some(thread_id), run_id: Some(run_id), .. })) => {
+                Ending::Truncated(Truncation::RunOpen { thread_id: thread_id.clone(), run_id: run_id.clone() })
+            }
+            (Phase::Fresh, _) => Ending::Truncated(Truncation::NoEvents),
+            _ => Ending::Closed,
+        }
+    }
+
+    /// The runs of the stream so far, in order.
+    #[must_use]
+    pub fn runs(&self) -> &[RunRecord] {
+        &self.runs
+    }
+
+    /// Whether a run is open.
+    #[must_use]
+    pub fn run_is_open(&self) -> bool {
+        self.phase == Phase::Active
+    }
+
+    /// The tool calls that the current or last run started and did not answer, in the order they were made
+    /// (events/tool-calls, "Frontend tools").
+    pub fn pending_tool_calls(&self) -> impl Iterator<Item = &str> {
+        self.started_calls.iter().map(String::as_str).filter(|call| !self.answered_calls.contains(*call))
+    }
+
+    fn judge(&mut self, event: &Event) -> Result<(), Violation> {
+        self.judge_place(event)?;
+        if let Event::RunStarted(event) = event {
+            return self.run_started(event);
+        }
+        if let Event::RunError(event) = event {
+            let ending = RunEnding::Failed { message: event.message.clone(), code: event.code.clone() };
+            match self.runs.last_mut() {
+                Some(run) => run.ending = ending,
+                None => self.runs.push(RunRecord { thread_id: None, run_id: None, ending }),
+            }
+            self.phase = Phase::Errored;
+            return Ok(());
+        }
+        self.judge_within_run(event)?;
+        if let (Some(subagent), false) = (event.subagent_run_id(), is_subagent_lifecycle(event)) {
+            if !self.attributed.contains(subagent) {
+                self.attributed.insert(subagent.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Where in the stream the event may stand at all.
+    fn judge_place(&self, event: &Event) -> Result<(), Violation> {
+        let event_type = event.event_type();
+        match (self.phase, event_type) {
+            (Phase::Fresh, EventType::RunStarted | EventType::RunError) => Ok(()),
+            (Phase::Fresh, _) => Err(self.violation(
+                Rule::FirstEvent,
+                format!("The stream begins with {event_type}; it must begin with RUN_STARTED or RUN_ERROR."),
+            )),
+            (Phase::Active, EventType::RunStarted) => Err(self.violation(
+                Rule::NestedRunStarted,
+                format!(
+                    "RUN_STARTED came while run '{}' is open; the run must be closed with RUN_FINISHED or RUN_ERROR \
+                     first.",
+                    self.current_run()
+                ),
+            )),
+            (Phase::Active, _) | (_, EventType::RunStarted) | (Phase::Finished, EventType::RunError) => Ok(()),
+            (Phase::Finished, _) => Err(self.violation(
+                Rule::EventAfterFinish,
+                format!(
+                    "{event_type} came after RUN_FINISHED closed run '{}'; only RUN_STARTED or RUN_ERROR may follow.",
+                    self.current_run()
+                ),
+            )),
+            (Phase::Errored, _) => Err(self.violation(
+                Rule::EventAfterError,
+                format!("{event_type} came after RUN_ERROR; only RUN_STARTED may follow."),
+            )),
+        }
+    }
+
+    fn judge_within_run(&mut self, event: &Event) -> Result<(), Violation> {
+        let index = self.index;
+        let event_type = event.event_type();
+        let tag = event.subagent_run_id();
+        match event {
+            Event::TextMessageStart(start) => {
+                open(&mut self.texts, &TEXT, event_type, &start.message_id, tag, None, index)
+            }
+            Event::TextMessageContent(content) => {
+                continues(&self.texts, &TEXT, event_type, &content.message_id, tag, index)
+            }
+            Event::TextMessageEnd(end) => close(&mut self.texts, &TEXT, event_type, &end.message_id, tag, index),
+            Event::ToolCallStart(start) => {
+                let parent = start.parent_message_id.as_deref();
+                let inherited = match parent.and_then(|parent| self.texts.owners.get(parent)) {
+                    Some(owner) => {
+                        let parent = parent.unwrap_or_default();
+                        agrees(Some(owner), tag, event_type, "parent message", parent, index)?;
+                        Some(owner.clone())
+                    }
+                    None => None,
+                };
+                open(&mut self.tool_calls, &TOOL_CALL, event_type, &start.tool_call_id, tag, inherited, index)?;
+                if self.known_calls.insert(start.tool_call_id.clone()) {
+                    self.started_calls.push(start.tool_call_id.clone());
+                }
+                Ok(())
+            }
+            Event::ToolCallArgs(args) => {
+                continues(&self.tool_calls, &TOOL_CALL, event_type, &args.tool_call_id, tag, index)
+            }
+            Event::ToolCallEnd(end) => {
+                close(&mut self.tool_calls, &TOOL_CALL, event_type, &end.tool_call_id, tag, index)
+            }
+            Event::ToolCallResult(result) => {
+                self.answered_calls.insert(result.tool_call_id.clone());
+                self.texts.owners.insert(result.message_id.clone(), tag.map(str::to_owned));
+                Ok(())
+            }
+            Event::ReasoningStart(start) => open(&mut self.spans, &SPAN, event_type, &start.message_id, tag, None, index),
+            Event::ReasoningEnd(end) => close(&mut self.spans, &SPAN, event_type, &end.message_id, tag, index),
+            Event::ReasoningMessageStart(start) => {
+                open(&mut self.reasoning, &REASONING, event_type, &start.message_id, tag, None, index)
+            }
+            Event::ReasoningMessageContent(content) => {
+                continues(&self.reasoning, &REASONING, event_type, &content.message_id, tag, index)
+            }
+            Event::ReasoningMessageEnd(end) => {
+                close(&mut self.reasoning, &REASONING, event_type, &end.message_id, tag, index)
+            }
+            Event::ReasoningEncryptedValue(value) => {
+                let (noun, owner) = match value.subtype {
+                    ReasoningEncryptedValueSubtype::ToolCall => {
+                        ("tool call", self.tool_calls.owners.get(&value.entity_id))
+                    }
+                    ReasoningEncryptedValueSubtype::Message => (
+                        "message",
+                        self.texts
+                            .owners
+                            .get(&value.entity_id)
+                            .or_else(|| self.reasoning.owners.get(&value.entity_id)),
+                    ),
+                };
+                agrees(owner, tag, event_type, noun, &value.entity_id, index)
+            }
+            Event::ActivitySnapshot(snapshot) => {
+                // A replacing snapshot makes the activity anew, its owner included.
+                if snapshot.replace != Some(false) || !self.activities.contains_key(&snapshot.message_id) {
+                    self.activities.insert(snapshot.message_id.clone(), tag.map(str::to_owned));
+                }
+                Ok(())
+            }
+            Event::ActivityDelta(delta) => {
+                let owner = self.activities.get(&delta.message_id);
+                agrees(owner, tag, event_type, "activity", &delta.message_id, index)
+            }
+            Event::StepStarted(step) => {
+                if self.steps.insert((tag.map(str::to_owned), step.step_name.clone())) {
+                    return Ok(());
+                }
+                let message = format!(
+                    "STEP_STARTED opens step '{}' of {}, which is open already; it must be closed with STEP_FINISHED \
+                     first.",
+                    step.step_name,
+                    named(tag)
+                );
+                Err(self.violation(Rule::StepAlreadyOpen, message))
+            }
+            Event::StepFinished(step) => {
+                if self.steps.remove(&(tag.map(str::to_owned), step.step_name.clone())) {
+                    return Ok(());
+                }
+                let message = format!(
+                    "STEP_FINISHED closes step '{}' of {}, which is not open; a step is opened by STEP_STARTED and \
+                     closed by the same owner.",
+                    step.step_name,
+                    named(tag)
+                );
+                Err(self.violation(Rule::StepNotOpen, message))
+            }
+            Event::SubagentStarted(started) => self.subagent_started(started),
+            Event::SubagentFinished(finished) => self.subagent_ended(event_type, &finished.subagent_run_id),
+            Event::SubagentError(error) => self.subagent_ended(event_type, &error.subagent_run_id),
+            Event::MessagesSnapshot(snapshot) => {
+                // The snapshot says who owns each message that it holds.
+                self.adopt_owners(&snapshot.messages, true);
+                Ok(())
+            }
+            Event::RunFinished(finished) => self.run_finished(finished),
+            Event::TextMessageChunk(_) | Event::ToolCallChunk(_) | Event::ReasoningMessageChunk(_) => {
+                let message = format!("{event_type} must be expanded before verification.");
+                Err(self.violation(Rule::UnexpandedChunk, message))
+            }
+            Event::RunStarted(_)
+            | Event::RunError(_)
+            | Event::StateSnapshot(_)
+            | Event::StateDelta(_)
+            | Event::Raw(_)
+            | Event::Custom(_) => Ok(()),
+        }
+    }
+
+    fn run_started(&mut self, event: &RunStarted) -> Result<(), Violation> {
+        match &self.thread {
+            Some(thread) if *thread != event.thread_id => {
+                return Err(self.violation(
+                    Rule::ForeignThread,
+                    format!(
+                        "RUN_STARTED opens run '{}' on thread '{}', but every run of this stream carries the input's \
+                         threadId, '{thread}'.",
+                        event.run_id, event.thread_id
+                    ),
+                ));
+            }
+            Some(_) => {}
+            None => self.thread = Some(event.thread_id.clone()),
+        }
+        self.texts.clear();
+        self.tool_calls.clear();
+        self.reasoning.clear();
+        self.spans.clear();
+        self.activities.clear();
+        self.steps.clear();
+        self.subagents.clear();
+        self.attributed.clear();
+        self.started_calls.clear();
+        self.known_calls.clear();
+        self.answered_calls.clear();
+        self.phase = Phase::Active;
+        self.runs.push(RunRecord {
+            thread_id: Some(event.thread_id.clone()),
+            run_id: Some(event.run_id.clone()),
+            ending: RunEnding::Truncated,
+        });
+        if let Some(input) = &event.input {
+            self.adopt_owners(&input.messages, false);
+        }
+        Ok(())
+    }
+
+    fn run_finished(&mut self, event: &RunFinished) -> Result<(), Violation> {
+        let run = self.runs.last().expect("a run is open, and an open run is on record");
+        if run.run_id.as_deref() != Some(&event.run_id) {
+            return Err(self.violation(
+                Rule::RunIdMismatch,
+                format!(
+                    "RUN_FINISHED names run '{}', but RUN_STARTED opened run '{}'; the two must agree on their runId.",
+                    event.run_id,
+                    self.current_run()
+                ),
+            ));
+        }
+        if run.thread_id.as_deref() != Some(&event.thread_id) {
+            return Err(self.violation(
+                Rule::ThreadIdMismatch,
+                format!(
+                    "RUN_FINISHED names thread '{}', but the run was opened on thread '{}'; both must carry the \
+                     input's threadId.",
+                    event.thread_id,
+                    run.thread_id.as_deref().unwrap_or_default()
+                ),
+            ));
+        }
+        self.nothing_is_open()?;
+        self.judge_outcome(event.outcome.as_ref())?;
+        let ending = match event.outcome {
+            None | Some(RunFinishedOutcome::Success { .. }) => RunEnding::Success,
+            Some(RunFinishedOutcome::Interrupt { .. }) => RunEnding::Interrupt,
+            Some(RunFinishedOutcome::Cancelled) => RunEnding::Cancelled,
+        };
+        self.runs.last_mut().expect("a run is open, and an open run is on record").ending = ending;
+        self.phase = Phase::Finished;
+        Ok(())
+    }
+
+    fn nothing_is_open(&self) -> Result<(), Violation> {
+        let steps = self.steps.iter().map(|(owner, name)| format!("'{name}' of {}", named(owner.as_deref()))).collect();
+        let quoted = |open: &HashSet<String>| open.iter().map(|id| format!("'{id}'")).collect();
+        let subagents =
+            self.subagents.iter().filter(|(_, active)| **active).map(|(id, _)| format!("'{id}'")).collect();
+        let kinds: [(Rule, &str, Vec<String>); 6] = [
+            (Rule::StepOpenAtFinish, "steps", steps),
+            (Rule::TextMessageOpenAtFinish, "text messages", quoted(&self.texts.open)),
+            (Rule::ToolCallOpenAtFinish, "tool calls", quoted(&self.tool_calls.open)),
+            (Rule::ReasoningMessageOpenAtFinish, "reasoning messages", quoted(&self.reasoning.open)),
+            (Rule::ReasoningSpanOpenAtFinish, "reasoning spans", quoted(&self.spans.open)),
+            (Rule::SubagentOpenAtFinish, "subagents", subagents),
+        ];
+        for (rule, noun, mut open) in kinds {
+            if !open.is_empty() {
+                open.sort_unstable();
+                let message = format!(
+                    "RUN_FINISHED came while {noun} are still open: {}; everything a run opens must be closed first.",
+                    open.join(", ")
+                );
+                return Err(self.violation(rule, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_outcome(&self, outcome: Option<&RunFinishedOutcome>) -> Result<(), Violation> {
+        match outcome {
+            Some(RunFinishedOutcome::Interrupt { interrupts }) => {
+                if interrupts.is_empty() {
+                    let message = "RUN_FINISHED carries an interrupt outcome without an interrupt; at least one says \
+                                   what the run waits for.";
+                    return Err(self.violation(Rule::NoInterrupts, message.to_owned()));
+                }
+                let mut ids = HashSet::new();
+                match interrupts.iter().find(|interrupt| !ids.insert(interrupt.id.as_str())) {
+                    Some(interrupt) => Err(self.violation(
+                        Rule::DuplicateInterruptId,
+                        format!(
+                            "RUN_FINISHED has two interrupts carrying the id '{}'; an answer names its interrupt by \
+                             the id.",
+                            interrupt.id
+                        ),
+                    )),
+                    None => Ok(()),
+                }
+            }
+            Some(RunFinishedOutcome::Success { pending_tool_call_ids: Some(named) }) if !named.is_empty() => {
+                let mut pending: Vec<&str> = self.pending_tool_calls().collect();
+                let mut listed: Vec<&str> = named.iter().map(String::as_str).collect();
+                pending.sort_unstable();
+                listed.sort_unstable();
+                if pending == listed {
+                    return Ok(());
+                }
+                Err(self.violation(
+                    Rule::PendingToolCalls,
+                    format!(
+                        "RUN_FINISHED lists the pending tool calls [{}], but the calls that the run started and did \
+                         not answer are [{}].",
+                        listed.join(", "),
+                        pending.join(", ")
+                    ),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn subagent_started(&mut self, event: &SubagentStarted) -> Result<(), Violation> {
+        let id = &event.subagent_run_id;
+        match self.subagents.get(id) {
+            Some(true) => {
+                let message = format!(
+                    "SUBAGENT_STARTED announces subagent '{id}', which is active; it must be closed with \
+                     SUBAGENT_FINISHED or SUBAGENT_ERROR first."
+                );
+                return Err(self.violation(Rule::SubagentAlreadyActive, message));
+            }
+            Some(false) => {
+                let message = format!(
+                    "SUBAGENT_STARTED announces subagent '{id}', which ended in this run; an id is one invocation's \
+                     and is not used again."
+                );
+                return Err(self.violation(Rule::SubagentReused, message));
+            }
+            None => {}
+        }
+        if let Some(parent) = &event.parent_subagent_run_id {
+            if !self.subagents.contains_key(parent) {
+                let message = format!(
+                    "SUBAGENT_STARTED names the parent '{parent}' of subagent '{id}', which was not announced in this \
+                     run."
+                );
+                return Err(self.violation(Rule::SubagentParentUnknown, message));
+            }
+        }
+        if self.attributed.contains(id) {
+            let message = format!(
+                "SUBAGENT_STARTED announces subagent '{id}' after events were attributed to it; the announcement \
+                 comes first."
+            );
+            return Err(self.violation(Rule::SubagentAnnouncedLate, message));
+        }
+        self.subagents.insert(id.clone(), true);
+        Ok(())
+    }
+
+    fn subagent_ended(&mut self, event_type: EventType, id: &str) -> Result<(), Violation> {
+        match self.subagents.get_mut(id) {
+            Some(active) if *active => {
+                *active = false;
+                Ok(())
+            }
+            _ => {
+                let message = format!(
+                    "{event_type} closes subagent '{id}', which is not active; SUBAGENT_STARTED announces it first."
+                );
+                Err(self.violation(Rule::SubagentNotActive, message))
+            }
+        }
+    }
+
+    /// Puts on record who owns the messages and tool calls of a conversation. A snapshot restates them, so it overrides;
+    /// an input echo is history, so it does not.
+    fn adopt_owners(&mut self, messages: &[Message], authoritative: bool) {
+        for message in messages {
+            let owner = message.subagent_run_id().map(str::to_owned);
+            let owners = match message {
+                Message::Reasoning(_) => &mut self.reasoning.owners,
+                Message::Activity(_) => &mut self.activities,
+                _ => &mut self.texts.owners,
+            };
+            if authoritative || !owners.contains_key(message.id()) {
+                owners.insert(message.id().to_owned(), owner.clone());
+            }
+            for call in message.tool_calls() {
+                if authoritative || !self.tool_calls.owners.contains_key(&call.id) {
+                    self.tool_calls.owners.insert(call.id.clone(), owner.clone());
+                }
+            }
+        }
+    }
+
+    fn current_run(&self) -> &str {
+        self.runs.last().and_then(|run| run.run_id.as_deref()).unwrap_or_default()
+    }
+
+    fn violation(&self, rule: Rule, message: String) -> Violation {
+        Violation::new(rule, self.index, message)
+    }
+}
+
+/// Opens an item. `inherited` is the owner of the message that carries it, when that is on record.
+fn open(
+    items: &mut Items,
+    kind: &Kind,
+    event_type: EventType,
+    id: &str,
+    tag: Option<&str>,
+    inherited: Option<Owner>,
+    index: usize,
+) -> Result<(), Violation> {
+    if items.open.contains(id) {
+        let message = format!("{event_type} opens {} '{id}', which is open already; it must be closed first.", kind.noun);
+        return Err(Violation::new(kind.already_open, index, message));
+    }
+    match items.owners.get(id) {
+        Some(owner) => {
+            agrees(Some(owner), tag, event_type, kind.noun, id, index)?;
+            if let (None, Some(inherited)) = (tag, &inherited) {
+                if inherited != owner {
+                    return Err(mismatch(inherited.as_deref(), owner, event_type, kind.noun, id, index));
+                }
+            }
+        }
+        None => {
+            let owner = tag.map(str::to_owned).or(inherited.flatten());
+            items.owners.insert(id.to_owned(), owner);
+        }
+    }
+    items.open.insert(id.to_owned());
+    Ok(())
+}
+
+/// Continues an open item.
+fn continues(
+    items: &Items,
+    kind: &Kind,
+    event_type: EventType,
+    id: &str,
+    tag: Option<&str>,
+    index: usize,
+) -> Result<(), Violation> {
+    if !items.open.contains(id) {
+        let message = format!("{event_type} names {} '{id}', which is not open; it must be opened first.", kind.noun);
+        return Err(Violation::new(kind.not_open, index, message));
+    }
+    agrees(items.owners.get(id), tag, event_type, kind.noun, id, index)
+}
+
+/// Closes an open item.
+fn close(
+    items: &mut Items,
+    kind: &Kind,
+    event_type: EventType,
+    id: &str,
+    tag: Option<&str>,
+    index: usize,
+) -> Result<(), Violation> {
+    continues(items, kind, event_type, id, tag, index)?;
+    items.open.remove(id);
+    Ok(())
+}
+
+/// An event that continues something names its owner or none. `owner` is `None` when nothing is on record.
+fn agrees(
+    owner: Option<&Owner>,
+    tag: Option<&str>,
+    event_type: EventType,
+    noun: &str,
+    id: &str,
+    index: usize,
+) -> Result<(), Violation> {
+    match (owner, tag) {
+        (Some(owner), Some(tag)) if owner.as_deref() != Some(tag) => {
+            Err(mismatch(Some(tag), owner, event_type, noun, id, index))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn mismatch(
+    tag: Option<&str>,
+    owner: &Owner,
+    event_type: EventType,
+    noun: &str,
+    id: &str,
+    index: usize,
+) -> Violation {
+    let message = format!(
+        "{event_type} is attributed to {}, which does not match {noun} '{id}': that belongs to {}.",
+        named(tag),
+        named(owner.as_deref())
+    );
+    Violation::new(Rule::AttributionMismatch, index, message)
+}
+
+/// An owner in words.
+fn named(owner: Option<&str>) -> String {
+    owner.map_or_else(|| "the parent agent".to_owned(), |subagent| format!("subagent '{subagent}'"))
+}
+
+fn is_subagent_lifecycle(event: &Event) -> bool {
+    matches!(event, Event::SubagentStarted(_) | Event::SubagentFinished(_) | Event::SubagentError(_))
+}

@@ -1,0 +1,8 @@
+//! Following runs of a real server on loopback that misbehaves by script.
+#![allow(clippy::unwrap_used)]
+
+mod agui;
+mod run_api;
+mod scripted;
+mod sse;
+mod websocket;

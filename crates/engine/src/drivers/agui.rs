@@ -1,0 +1,317 @@
+//! `agui`: an agent that exists already, behind an AG-UI endpoint of its own.
+//!
+//! The upstream agent sees one ordinary AG-UI request. What it answers goes through the whole consumer pipeline before a
+//! byte of it reaches the log: what breaks AG-UI's rules fails this run with `CHANNEL_ERROR`, naming the rule and the
+//! event, and everything recorded before stays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use runwire_agui::{Consumer, ConsumerOptions, Event, SseDecoder};
+use runwire_bridge::{ExchangeEnd, Failure, Ingest, Upstream, UpstreamStep};
+use runwire_frame::{ErrorCode, MAX_VALUE_DEPTH, NoticeLevel, json_depth};
+use serde_json::{Map, Value};
+
+use crate::driver::{Driver, Exchange, Starting};
+use crate::writer::RunWriter;
+
+/// How long the end of the stream is waited for once the run has ended in it: a failure may still surface.
+const AFTER_END: Duration = Duration::from_secs(1);
+/// How much of a refusal's body is repeated in the error.
+const REFUSAL_BYTES: usize = 1024;
+
+/// Where the upstream agent is, and how to talk to it.
+#[derive(Clone, Debug)]
+pub struct AguiOptions {
+    /// Its AG-UI endpoint: `http://…` or `https://…`.
+    pub url: String,
+    /// Headers sent with every request, such as `Authorization`.
+    pub headers: Vec<(String, String)>,
+    /// How long connecting may take. Default 10 s.
+    pub connect_timeout: Duration,
+    /// How long the stream may be silent before the run fails with `TIMEOUT`. Default 300 s.
+    pub idle_timeout: Duration,
+    /// The largest event, in bytes, that is taken. Default 16 MiB.
+    pub max_event_bytes: usize,
+}
+
+impl AguiOptions {
+    /// The agent at this address, with the defaults.
+    pub fn new(url: impl Into<String>) -> AguiOptions {
+        AguiOptions {
+            url: url.into(),
+            headers: Vec::new(),
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(300),
+            max_event_bytes: 16 * 1024 * 1024,
+        }
+    }
+}
+
+/// The driver cannot be set up with these options.
+#[derive(Debug, thiserror::Error)]
+pub enum AguiSetupError {
+    /// The address is none.
+    #[error("`{url}` is no http or https address: {problem}")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A header cannot be sent.
+    #[error("header `{name}` cannot be sent: {problem}")]
+    Header {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The HTTP client cannot be made.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Client(#[from] reqwest::Error),
+}
+
+struct Shared {
+    client: reqwest::Client,
+    url: reqwest::Url,
+    options: AguiOptions,
+}
+
+/// Fronts an upstream AG-UI agent.
+#[derive(Clone)]
+pub struct AguiDriver {
+    shared: Arc<Shared>,
+}
+
+impl AguiDriver {
+    /// A driver for this agent. Does not connect yet.
+    ///
+    /// # Errors
+    /// When the address or a header is malformed.
+    pub fn new(options: AguiOptions) -> Result<AguiDriver, AguiSetupError> {
+        let url_error = |problem: String| AguiSetupError::Url { url: options.url.clone(), problem };
+        let url = reqwest::Url::parse(&options.url).map_err(|e| url_error(e.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(url_error(format!("its scheme is `{}`", url.scheme())));
+        }
+        let mut headers = HeaderMap::new();
+        for (name, value) in &options.headers {
+            let error = |problem: String| AguiSetupError::Header { name: name.clone(), problem };
+            let key = HeaderName::try_from(name).map_err(|e| error(e.to_string()))?;
+            let value = HeaderValue::try_from(value).map_err(|e| error(e.to_string()))?;
+            headers.append(key, value);
+        }
+        let client = reqwest::Client::builder()
+            .default_headers(headers)
+            .connect_timeout(options.connect_timeout)
+            .read_timeout(options.idle_timeout)
+            .user_agent(concat!("runwire/", env!("CARGO_PKG_VERSION")))
+            .build()?;
+        Ok(AguiDriver { shared: Arc::new(Shared { client, url, options }) })
+    }
+}
+
+impl Driver for AguiDriver {
+    fn kind(&self) -> &'static str {
+        "agui"
+    }
+
+    fn execute(&self, exchange: Exchange, starting: Starting) -> BoxFuture<'static, Result<ExchangeEnd, Failure>> {
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            let stop = exchange.stop.clone();
+            tokio::select! {
+                // Dropping the request closes its connection: that is how the upstream agent hears of the stop.
+                () = stop.cancelled() => Ok(ExchangeEnd::Cancelled { usage: Vec::new(), agui: None }),
+                end = follow(&shared, exchange, starting) => end,
+            }
+        })
+    }
+}
+
+async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Result<ExchangeEnd, Failure> {
+    let mut response = request(shared, &exchange).await?;
+    let mut decoder = SseDecoder::new(shared.options.max_event_bytes);
+    let mut consumer = Consumer::new(ConsumerOptions { input: Some((*exchange.input).clone()) });
+    let mut run = Recording {
+        starting: Some(starting),
+        writer: None,
+        upstream: Upstream::new(exchange.input.run_id.clone()),
+        exchange,
+    };
+    loop {
+        let chunk = if run.upstream.has_ended() {
+            match tokio::time::timeout(AFTER_END, response.chunk()).await {
+                Ok(chunk) => chunk,
+                Err(_) => break,
+            }
+        } else {
+            response.chunk().await
+        };
+        let chunk = match chunk {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => break,
+            // The run had ended; how its connection ends says nothing about it.
+            Err(_) if run.upstream.has_ended() => break,
+            Err(error) => return Err(broken(&shared.url, &error)),
+        };
+        for event in decoder.push(&chunk) {
+            let event = event.map_err(|e| violation(format!("the upstream agent's stream is no event stream: {e}")))?;
+            if json_depth(event.data.as_bytes()) > MAX_VALUE_DEPTH {
+                let at = consumer.event_count();
+                return Err(violation(format!(
+                    "event {at} of the upstream agent nests more than {MAX_VALUE_DEPTH} levels of JSON, and no frame can \
+                     hold that"
+                )));
+            }
+            let (events, rejected) = match consumer.push_json(event.data.as_bytes()) {
+                Ok(events) => (events, None),
+                Err(rejected) => (rejected.delivered, Some(rejected.violation)),
+            };
+            for event in events {
+                run.take(event).await?;
+            }
+            run.warn(consumer.take_warnings()).await?;
+            if let Some(found) = rejected {
+                return Err(violation(format!(
+                    "the upstream agent broke AG-UI rule `{}` at event {}: {}",
+                    found.rule.as_str(),
+                    found.event,
+                    found.message
+                )));
+            }
+        }
+    }
+    Ok(run.upstream.finish())
+}
+
+async fn request(shared: &Shared, exchange: &Exchange) -> Result<reqwest::Response, Failure> {
+    let url = &shared.url;
+    let sent = shared
+        .client
+        .post(url.clone())
+        .header(ACCEPT, "text/event-stream")
+        .json(&*exchange.input)
+        .send()
+        .await
+        .map_err(|e| broken(url, &e))?;
+    let status = sent.status();
+    if !status.is_success() {
+        let body = refusal(sent).await;
+        return Err(Failure {
+            retryable: status.is_server_error() || status.as_u16() == 429,
+            ..Failure::new(
+                if status.as_u16() == 429 { ErrorCode::RateLimited } else { ErrorCode::ChannelError },
+                format!("the upstream agent at {} refused the run: HTTP {status}{body}", shown(url)),
+            )
+        });
+    }
+    let content_type = sent.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("none").to_owned();
+    if !content_type.trim_start().to_ascii_lowercase().starts_with("text/event-stream") {
+        return Err(violation(format!(
+            "the upstream agent at {} answered with content type `{content_type}`, where text/event-stream was asked \
+             for",
+            shown(url)
+        )));
+    }
+    Ok(sent)
+}
+
+/// The beginning of a refusal's body, as far as it is text.
+async fn refusal(mut response: reqwest::Response) -> String {
+    let mut body = Vec::new();
+    while body.len() < REFUSAL_BYTES {
+        match response.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            _ => break,
+        }
+    }
+    body.truncate(REFUSAL_BYTES);
+    match String::from_utf8_lossy(&body).trim() {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
+}
+
+/// Writes what the upstream agent says into the run's log.
+struct Recording {
+    starting: Option<Starting>,
+    writer: Option<(RunWriter, Ingest)>,
+    upstream: Upstream,
+    exchange: Exchange,
+}
+
+impl Recording {
+    async fn take(&mut self, event: Event) -> Result<(), Failure> {
+        match self.upstream.push(event) {
+            UpstreamStep::Hold => {}
+            UpstreamStep::Begin(started, replayed) => {
+                let Some(starting) = self.starting.take() else { return Ok(()) };
+                let writer = starting.begin(Some(&started));
+                let mut ingest = writer.ingest(&self.exchange.input)?;
+                writer.record_replayed(&mut ingest, &replayed).await?;
+                self.writer = Some((writer, ingest));
+            }
+            UpstreamStep::Record(event) => {
+                if let Some((writer, ingest)) = &mut self.writer {
+                    writer.record(ingest, &event).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What was dropped or stripped on the way in is told, in the log as well as to the operator.
+    async fn warn(&mut self, warnings: Vec<runwire_agui::Warning>) -> Result<(), Failure> {
+        for warning in warnings {
+            tracing::warn!(run_id = %self.exchange.input.run_id, %warning, "the upstream agent's stream");
+            if let Some((writer, _)) = &self.writer {
+                let attributes = match serde_json::to_value(&warning) {
+                    Ok(Value::Object(attributes)) => Some(attributes),
+                    _ => None::<Map<String, Value>>,
+                };
+                writer.notice(NoticeLevel::Warning, "upstream_warning", &warning.to_string(), attributes).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn violation(message: String) -> Failure {
+    Failure::new(ErrorCode::ChannelError, message)
+}
+
+fn broken(url: &reqwest::Url, error: &reqwest::Error) -> Failure {
+    let mut reasons = Vec::new();
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = source {
+        reasons.push(error.to_string());
+        source = error.source();
+    }
+    // The address is named once, without what may be secret in it.
+    let reason = reasons.last().cloned().unwrap_or_default();
+    let (code, what) = if error.is_timeout() && !error.is_connect() {
+        (ErrorCode::Timeout, "was silent for too long")
+    } else if error.is_connect() {
+        (ErrorCode::ChannelError, "cannot be reached")
+    } else {
+        (ErrorCode::ChannelError, "broke the connection before its run ended")
+    };
+    Failure {
+        retryable: true,
+        detail: Some(reasons.join(": ")),
+        ..Failure::new(code, format!("the upstream agent at {} {what}: {reason}", shown(url)))
+    }
+}
+
+/// The address without user, password and query.
+fn shown(url: &reqwest::Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    url.to_string()
+}

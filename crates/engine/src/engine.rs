@@ -1,0 +1,438 @@
+//! Creates runs, owns their tasks, stops them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use runwire_agui::{Content, Message, RunAgentInput, UserMessage};
+use runwire_bridge::LogState;
+use runwire_frame::{RunStatus, Suspend};
+use runwire_store::{Added, Appender, Created, ExchangeRecord, NewRun, ReadError, RunFilter, RunRecord, Store};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::clock::now;
+use crate::driver::{Agent, Exchange};
+use crate::execution::Execution;
+use crate::recovery::{RecoverError, Recovered, read_log, recover, recover_patiently};
+use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agents};
+use crate::writer::{Identity, RunCore, WriteError};
+
+/// How the engine runs.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// How long a driver may take to end by itself after it was asked to stop. Default 5 s.
+    pub cancel_grace: Duration,
+}
+
+impl Default for EngineOptions {
+    fn default() -> EngineOptions {
+        EngineOptions { cancel_grace: Duration::from_secs(5) }
+    }
+}
+
+/// Why a run was not cancelled.
+#[derive(Debug, thiserror::Error)]
+pub enum CancelError {
+    /// There is no such run.
+    #[error("there is no run `{0}`")]
+    UnknownRun(String),
+    /// The store cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The run waits and could not be brought to its end.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+}
+
+/// The runs that this engine executes, and those that were asked to stop before they got that far.
+#[derive(Default)]
+struct Running {
+    active: HashMap<String, Active>,
+    /// A stop that comes before the run's task is not lost.
+    stopped_early: HashSet<String>,
+}
+
+/// A run that this engine executes.
+struct Active {
+    core: Arc<RunCore>,
+    stop: CancellationToken,
+}
+
+struct Inner {
+    store: Store,
+    agents: BTreeMap<String, Agent>,
+    options: EngineOptions,
+    running: Mutex<Running>,
+    /// Every task of the engine; [`Engine::shutdown`] waits for all of them.
+    tasks: TaskTracker,
+    /// Cancelled when no more runs may start.
+    closing: CancellationToken,
+    /// Cancelled when running ones cannot be waited for any longer.
+    abandon: CancellationToken,
+}
+
+/// Executes runs. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+impl Engine {
+    /// An engine that executes runs of these agents, on this store.
+    pub fn new(store: Store, agents: impl IntoIterator<Item = Agent>, options: EngineOptions) -> Engine {
+        let agents = agents.into_iter().map(|a| (a.id.clone(), a)).collect();
+        Engine {
+            inner: Arc::new(Inner {
+                store,
+                agents,
+                options,
+                running: Mutex::default(),
+                tasks: TaskTracker::new(),
+                closing: CancellationToken::new(),
+                abandon: CancellationToken::new(),
+            }),
+        }
+    }
+
+    /// The agents, by id.
+    pub fn agents(&self) -> &BTreeMap<String, Agent> {
+        &self.inner.agents
+    }
+
+    /// The store that runs are kept in.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// How many runs are being executed.
+    pub fn active_runs(&self) -> usize {
+        self.running().active.len()
+    }
+
+    /// Brings the runs that a server left behind to their end. To be called once, before runs are created.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written, or a log in it is damaged.
+    pub async fn recover(&self) -> Result<Vec<(String, Recovered)>, RecoverError> {
+        let mut recovered = Vec::new();
+        for record in self.inner.store.unfinished_runs().await? {
+            let what = recover(&self.inner.store, &record, "the server stopped while the run was executed").await?;
+            if what != Recovered::Suspended {
+                tracing::warn!(run_id = %record.run_id, ?what, "a run was left behind and is ended now");
+            }
+            recovered.push((record.run_id, what));
+        }
+        Ok(recovered)
+    }
+
+    /// Creates a run and starts it, or finds the one that the same request started before, or, when the input answers
+    /// a suspended run of its session, goes on with that.
+    ///
+    /// # Errors
+    /// [`CreateRunError`]; nothing was started then. Dropping the future may leave a run that was started: the repeated
+    /// request finds it.
+    pub async fn create_run(&self, create: CreateRun) -> Result<Started, CreateRunError> {
+        if self.inner.closing.is_cancelled() {
+            return Err(CreateRunError::ShuttingDown);
+        }
+        let agents = &self.inner.agents;
+        let agent = agents.get(&create.agent_id).ok_or_else(|| CreateRunError::UnknownAgent {
+            agent_id: create.agent_id.clone(),
+            known: known_agents(agents),
+        })?;
+        let run_id = format!("run_{}", Uuid::now_v7().simple());
+        let input = complete_input(create.request.clone(), &run_id);
+        let digest = digest(&create.agent_id, &input);
+        // From here on the work must not be torn in two by a client that leaves.
+        let engine = self.clone();
+        let agent = agent.clone();
+        let task = self.inner.tasks.spawn(async move {
+            if input.resume().is_empty() {
+                engine.create_new(agent, create, run_id, input, digest).await
+            } else {
+                engine.continue_suspended(agent, create, input, digest).await
+            }
+        });
+        match task.await {
+            Ok(started) => started,
+            Err(_) => Err(CreateRunError::ShuttingDown),
+        }
+    }
+
+    async fn create_new(
+        &self,
+        agent: Agent,
+        create: CreateRun,
+        run_id: String,
+        input: RunAgentInput,
+        digest: String,
+    ) -> Result<Started, CreateRunError> {
+        let store = &self.inner.store;
+        let session_id = input.thread_id.clone();
+        let exchange_id = input.run_id.clone();
+        self.check_session(&session_id, create.principal.as_deref()).await?;
+        let new = NewRun {
+            run_id: run_id.clone(),
+            agent_id: agent.id.clone(),
+            session_id: session_id.clone(),
+            exchange_id: exchange_id.clone(),
+            input_digest: digest,
+            lane: create.lane.unwrap_or_else(|| "default".to_owned()),
+            status: RunStatus::Queued.as_str().to_owned(),
+            created_at: now().unix_millis(),
+            principal: create.principal.clone(),
+            trigger_kind: create.trigger_kind.to_owned(),
+            agent_revision_id: agent.revision.clone(),
+            parent_run_id: input.parent_run_id.clone(),
+            metadata: create.metadata,
+            input: serde_json::to_value(&input).unwrap_or_default(),
+        };
+        let record = match store.create_run(new).await? {
+            Created::New(record) => record,
+            Created::Existing { record, same_input } => {
+                return existing(record, same_input, exchange_id, create.principal.as_deref());
+            }
+        };
+        let appender = match store.take_ownership(&run_id).await {
+            Ok(appender) => appender,
+            Err(error) => {
+                self.running().stopped_early.remove(&run_id);
+                return Err(error.into());
+            }
+        };
+        self.start(agent, &record, input, LogState::new(&*run_id), appender, false);
+        Ok(Started { record, exchange_id, existing: false })
+    }
+
+    async fn continue_suspended(
+        &self,
+        agent: Agent,
+        create: CreateRun,
+        input: RunAgentInput,
+        digest: String,
+    ) -> Result<Started, CreateRunError> {
+        let store = &self.inner.store;
+        let session_id = input.thread_id.clone();
+        let exchange_id = input.run_id.clone();
+        self.check_session(&session_id, create.principal.as_deref()).await?;
+        if let Some((record, known)) = store.run_by_exchange(&session_id, &exchange_id).await? {
+            return existing(record, known == digest, exchange_id, create.principal.as_deref());
+        }
+        let filter = RunFilter {
+            agent_id: Some(agent.id.clone()),
+            session_id: Some(session_id.clone()),
+            status: vec![RunStatus::Suspended.as_str().to_owned()],
+            limit: 1,
+            ..RunFilter::default()
+        };
+        let waiting = store.runs(filter).await?.into_iter().next();
+        let Some(waiting) = waiting else { return Err(CreateRunError::NothingSuspended { session_id }) };
+        let run_id = waiting.run_id.clone();
+        let log = read_log(store, &run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+        let missing = unanswered(log.suspend.as_ref(), &input);
+        if !missing.is_empty() {
+            return Err(CreateRunError::ResumeIncomplete { run_id, missing });
+        }
+        let exchange = ExchangeRecord { session_id, exchange_id: exchange_id.clone(), input_digest: digest };
+        if let Added::Existing { record, same_input } = store.add_exchange(&run_id, exchange).await? {
+            return existing(*record, same_input, exchange_id, create.principal.as_deref());
+        }
+        // Two different answers may race: the later owner fences the earlier, and reads what that one wrote.
+        let appender = store.take_ownership(&run_id).await?;
+        let log = read_log(store, &run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+        if log.state.status() != RunStatus::Suspended {
+            return Err(CreateRunError::NothingSuspended { session_id: input.thread_id });
+        }
+        self.start(agent, &waiting, input, log.state, appender, true);
+        Ok(Started { record: waiting, exchange_id, existing: false })
+    }
+
+    /// A session belongs to whoever started its first run.
+    async fn check_session(&self, session_id: &str, principal: Option<&str>) -> Result<(), CreateRunError> {
+        match (self.inner.store.session(session_id).await?, principal) {
+            (Some(session), Some(principal)) if session.principal.as_deref() != Some(principal) => {
+                Err(CreateRunError::SessionNotYours { session_id: session_id.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn start(
+        &self,
+        agent: Agent,
+        record: &RunRecord,
+        input: RunAgentInput,
+        state: LogState,
+        appender: Appender,
+        resumed: bool,
+    ) {
+        let identity = Identity {
+            agent_id: agent.id.clone(),
+            agent_revision_id: agent.revision.clone(),
+            session_id: record.session_id.clone(),
+            lane: record.lane.clone(),
+            trigger_kind: record.trigger_kind.clone(),
+        };
+        let input = Arc::new(input);
+        let core = RunCore::new(identity, input.clone(), state, appender);
+        let stop = CancellationToken::new();
+        let run_id = record.run_id.clone();
+        {
+            let mut running = self.running();
+            if running.stopped_early.remove(&run_id) && core.cancelling() {
+                stop.cancel();
+            }
+            running.active.insert(run_id.clone(), Active { core: core.clone(), stop: stop.clone() });
+        }
+        let execution = Execution {
+            core,
+            driver: agent.driver,
+            exchange: Exchange { input, resumed, stop },
+            grace: self.inner.options.cancel_grace,
+            abandon: self.inner.abandon.clone(),
+        };
+        let engine = self.clone();
+        self.inner.tasks.spawn(async move {
+            let ended = execution.run().await;
+            engine.running().active.remove(&run_id);
+            if let Err(WriteError::Store(error)) = ended {
+                tracing::error!(%run_id, %error, "the run's log could not be written to its end");
+                let why = format!("the run's log could not be written: {error}");
+                tokio::select! {
+                    () = recover_patiently(engine.inner.store.clone(), run_id.as_str().into(), why) => {}
+                    () = engine.inner.abandon.cancelled() => {}
+                }
+            }
+        });
+    }
+
+    /// Asks a run to stop. It ends as cancelled, unless it has ended. Asking again changes nothing.
+    ///
+    /// Returns the run as it stands now; it may take the driver's grace period until it ends.
+    ///
+    /// # Errors
+    /// When there is no such run or the store fails.
+    pub async fn cancel(&self, run_id: &str) -> Result<RunRecord, CancelError> {
+        let unknown = || CancelError::UnknownRun(run_id.to_owned());
+        let executing = self.executing(run_id);
+        match executing {
+            Some((core, stop)) => {
+                // The log says that the run is being stopped before the driver hears of it: from here on there is one
+                // possible outcome.
+                if core.cancelling() {
+                    stop.cancel();
+                }
+                let _ = core.progress().flush().await;
+            }
+            None => {
+                let record = self.inner.store.run(run_id).await?.ok_or_else(unknown)?;
+                if record.status == RunStatus::Suspended.as_str() {
+                    self.cancel_waiting(&record).await?;
+                } else if record.status == RunStatus::Queued.as_str() {
+                    self.stop_early(run_id);
+                }
+            }
+        }
+        self.inner.store.run(run_id).await?.ok_or_else(unknown)
+    }
+
+    /// A suspended run has no task: its log is ended here.
+    async fn cancel_waiting(&self, record: &RunRecord) -> Result<(), RecoverError> {
+        use runwire_bridge::Recorder;
+        let store = &self.inner.store;
+        let mut appender = store.take_ownership(&record.run_id).await?;
+        let state = read_log(store, &record.run_id).await?.state;
+        if state.status() != RunStatus::Suspended {
+            return Ok(());
+        }
+        let recorded = Recorder::recover(state).cancel(now(), &[], None);
+        appender.enqueue(crate::writer::to_append(recorded))?;
+        appender.progress().flush().await?;
+        Ok(())
+    }
+
+    /// Starts no more runs, waits up to `grace` for those that are executed, then ends the rest as failed.
+    pub async fn shutdown(&self, grace: Duration) {
+        self.inner.closing.cancel();
+        self.inner.tasks.close();
+        if tokio::time::timeout(grace, self.inner.tasks.wait()).await.is_err() {
+            self.inner.abandon.cancel();
+            self.inner.tasks.wait().await;
+        }
+    }
+
+    fn executing(&self, run_id: &str) -> Option<(Arc<RunCore>, CancellationToken)> {
+        self.running().active.get(run_id).map(|a| (a.core.clone(), a.stop.clone()))
+    }
+
+    /// The run is in the store, and its task is not there yet (or has come since).
+    fn stop_early(&self, run_id: &str) {
+        let mut running = self.running();
+        match running.active.get(run_id) {
+            Some(active) => {
+                if active.core.cancelling() {
+                    active.stop.cancel();
+                }
+            }
+            None => {
+                running.stopped_early.insert(run_id.to_owned());
+            }
+        }
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, Running> {
+        self.inner.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn existing(
+    record: RunRecord,
+    same_input: bool,
+    exchange_id: String,
+    principal: Option<&str>,
+) -> Result<Started, CreateRunError> {
+    let session_id = record.session_id.clone();
+    if principal.is_some() && record.principal.as_deref() != principal {
+        return Err(CreateRunError::SessionNotYours { session_id });
+    }
+    if !same_input {
+        return Err(CreateRunError::OtherInput { session_id, exchange_id });
+    }
+    Ok(Started { record, exchange_id, existing: true })
+}
+
+/// The interrupts that a suspended run waits for and the input does not answer.
+fn unanswered(suspend: Option<&Suspend>, input: &RunAgentInput) -> Vec<String> {
+    let interrupts = suspend.and_then(|s| s.resume_contract.get("interrupts")).and_then(|i| i.as_array());
+    let ids = interrupts.into_iter().flatten().filter_map(|i| i.get("id")).filter_map(|i| i.as_str());
+    let answered = |id: &str| input.resume().iter().any(|entry| entry.interrupt_id == id);
+    ids.filter(|id| !answered(id)).map(str::to_owned).collect()
+}
+
+/// Ids that the caller left out are made here: a new thread, and an AG-UI run that is the run itself.
+fn complete_input(request: RunRequest, run_id: &str) -> RunAgentInput {
+    let mut input = match request {
+        RunRequest::Input(input) => *input,
+        RunRequest::Prompt(prompt) => {
+            let mut input = RunAgentInput::new("", "", Vec::new());
+            let message = UserMessage::new(format!("{run_id}.prompt"), Content::Text(prompt));
+            input.messages.push(Message::User(message));
+            input
+        }
+    };
+    if input.thread_id.is_empty() {
+        input.thread_id = format!("session_{}", Uuid::now_v7().simple());
+    }
+    if input.run_id.is_empty() {
+        input.run_id = run_id.to_owned();
+    }
+    input
+}
+
+/// Tells a repeated request from a different one.
+fn digest(agent_id: &str, input: &RunAgentInput) -> String {
+    let canonical = serde_json::to_vec(&(agent_id, input)).unwrap_or_default();
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, &canonical).simple().to_string()
+}

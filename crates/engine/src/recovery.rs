@@ -1,0 +1,147 @@
+//! Brings the log of a run whose owner is gone to its end.
+
+use std::sync::Arc;
+
+use runwire_bridge::{Failure, LogState, LogStateError, Recorder};
+use runwire_frame::{Data, DecodeError, ErrorCode, Frame, RunStart, RunStatus, SegmentStatus, Suspend};
+use runwire_store::{AppendError, Appender, OwnershipError, ReadError, RunRecord, Store};
+use serde_json::Map;
+
+use crate::clock::now;
+use crate::writer::to_append;
+
+/// What became of a run without an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// It was brought to an end as failed.
+    Failed,
+    /// It had been asked to stop, and was brought to an end as cancelled.
+    Cancelled,
+    /// It waits for an answer; nothing had to be done.
+    Suspended,
+    /// It had ended.
+    Ended,
+}
+
+/// A run could not be brought to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The store cannot give the run a new owner.
+    #[error(transparent)]
+    Ownership(#[from] OwnershipError),
+    /// The store cannot be written.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// A stored frame cannot be read.
+    #[error("stored frame {seq} cannot be read: {source}")]
+    Frame {
+        /// Its position.
+        seq: u64,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// The stored frames are no log.
+    #[error(transparent)]
+    Log(#[from] LogStateError),
+}
+
+/// A run's log, read from the store: its state, and the last `suspend` in it.
+pub(crate) struct StoredLog {
+    pub state: LogState,
+    pub suspend: Option<Suspend>,
+}
+
+/// Reads a whole log.
+pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, RecoverError> {
+    const PAGE: usize = 1024;
+    let mut log = StoredLog { state: LogState::new(run_id), suspend: None };
+    loop {
+        let page = store.read(run_id, log.state.head(), PAGE).await?;
+        if page.is_empty() {
+            return Ok(log);
+        }
+        for entry in page {
+            let frame = Frame::decode(&entry.body())
+                .map_err(|source| RecoverError::Frame { seq: entry.seq(), source })?;
+            log.state.apply(&frame)?;
+            if let Data::Suspend(suspend) = frame.data {
+                log.suspend = Some(suspend);
+            }
+        }
+    }
+}
+
+/// Takes the run over and brings its log to a proper end, with `why` as the failure's message.
+pub(crate) async fn recover(store: &Store, record: &RunRecord, why: &str) -> Result<Recovered, RecoverError> {
+    // Owning comes first: from here on an owner that is not gone after all cannot write.
+    let mut appender = store.take_ownership(&record.run_id).await?;
+    let state = read_log(store, &record.run_id).await?.state;
+    if state.ended() {
+        return Ok(Recovered::Ended);
+    }
+    if state.status() == RunStatus::Suspended {
+        return Ok(Recovered::Suspended);
+    }
+    let stopping = state.status() == RunStatus::Cancelling;
+    // An attempt that had not begun, the first or a later one, begins in order to end.
+    let recorder = if matches!(state.status(), RunStatus::Queued | RunStatus::Retrying) {
+        let mut agui = Map::new();
+        if let Some(id) = record.input.get("runId") {
+            agui.insert("runId".into(), id.clone());
+        }
+        agui.insert("input".into(), record.input.clone());
+        let start = RunStart {
+            agent_id: record.agent_id.clone(),
+            agent_revision_id: record.agent_revision_id.clone(),
+            session_id: Some(record.session_id.clone()),
+            lane: Some(record.lane.clone()),
+            trigger_kind: Some(record.trigger_kind.clone()),
+            attempt: state.attempt() + 1,
+            extra: Map::from_iter([("agui".to_owned(), agui.into())]),
+        };
+        Recorder::start(state, now(), start)
+    } else {
+        Recorder::recover(state)
+    };
+    let (recorded, recovered) = if stopping {
+        (recorder.cancel(now(), &[], None), Recovered::Cancelled)
+    } else {
+        let failure = Failure {
+            retryable: true,
+            segments: SegmentStatus::Abandoned,
+            ..Failure::new(ErrorCode::InternalError, why)
+        };
+        (recorder.fail(now(), failure), Recovered::Failed)
+    };
+    append(&mut appender, recorded).await?;
+    Ok(recovered)
+}
+
+async fn append(appender: &mut Appender, recorded: runwire_bridge::Recorded) -> Result<(), AppendError> {
+    appender.enqueue(to_append(recorded))?;
+    appender.progress().flush().await
+}
+
+/// Tries again and again, ever more slowly, because what made the owner fail (a full disk) may pass.
+pub(crate) async fn recover_patiently(store: Store, run_id: Arc<str>, why: String) {
+    use std::time::Duration;
+    let mut pause = Duration::from_millis(500);
+    loop {
+        let tried = match store.run(&run_id).await {
+            Ok(Some(record)) => recover(&store, &record, &why).await.map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.into()),
+        };
+        match tried {
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%run_id, %error, "the run's log could not be ended yet; trying again in {pause:?}");
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(30));
+    }
+}

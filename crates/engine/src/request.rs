@@ -1,0 +1,121 @@
+//! What a run is created from.
+
+use std::collections::BTreeMap;
+
+use runwire_agui::RunAgentInput;
+use runwire_store::{AddExchangeError, AppendError, CreateError, OwnershipError, ReadError, RunRecord};
+use serde_json::Value;
+
+/// What an agent is asked.
+#[derive(Clone, Debug)]
+pub enum RunRequest {
+    /// A prompt: becomes the one user message of an input whose ids the engine makes.
+    Prompt(String),
+    /// A whole input.
+    Input(Box<RunAgentInput>),
+}
+
+/// A run to be created.
+#[derive(Clone, Debug)]
+pub struct CreateRun {
+    /// Which agent.
+    pub agent_id: String,
+    /// What it is asked.
+    pub request: RunRequest,
+    /// The lane; `default` when not given.
+    pub lane: Option<String>,
+    /// The caller's own data: a JSON object, or null.
+    pub metadata: Value,
+    /// Who asks; `None` on a server without tokens.
+    pub principal: Option<String>,
+    /// How it was asked: `api`, `agui`.
+    pub trigger_kind: &'static str,
+}
+
+/// A run that was created, continued or found.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// The run.
+    pub record: RunRecord,
+    /// The AG-UI id of the exchange.
+    pub exchange_id: String,
+    /// Whether the same request had been made before, so that nothing was started.
+    pub existing: bool,
+}
+
+/// Why no run was created. Nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateRunError {
+    /// There is no such agent.
+    #[error("there is no agent `{agent_id}` here; there is {}", list(.known))]
+    UnknownAgent {
+        /// What was asked for.
+        agent_id: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The ids name a run that was asked something else.
+    #[error(
+        "run `{exchange_id}` of thread `{session_id}` exists, and was asked something else; the same ids re-attach only \
+         with the same input"
+    )]
+    OtherInput {
+        /// The session.
+        session_id: String,
+        /// The exchange.
+        exchange_id: String,
+    },
+    /// The session belongs to somebody else.
+    #[error("thread `{session_id}` is not yours")]
+    SessionNotYours {
+        /// The session.
+        session_id: String,
+    },
+    /// `resume` does not answer every interrupt of the suspended run.
+    #[error("the suspended run `{run_id}` of this thread waits for {}, which `resume` does not answer", list(.missing))]
+    ResumeIncomplete {
+        /// The run that waits.
+        run_id: String,
+        /// The interrupts that are not answered.
+        missing: Vec<String>,
+    },
+    /// `resume` is given, and nothing waits for it.
+    #[error("`resume` is given, and no run of thread `{session_id}` waits for an answer")]
+    NothingSuspended {
+        /// The session.
+        session_id: String,
+    },
+    /// The server is shutting down.
+    #[error("the server is shutting down and starts no more runs")]
+    ShuttingDown,
+    /// The store cannot take the run.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The store cannot take the exchange.
+    #[error(transparent)]
+    Exchange(#[from] AddExchangeError),
+    /// The store cannot give the run an owner.
+    #[error(transparent)]
+    Ownership(#[from] OwnershipError),
+    /// The store cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The store cannot be written.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The suspended run's log cannot be continued.
+    #[error("the log of the suspended run cannot be continued: {0}")]
+    Log(String),
+}
+
+fn list(names: &[String]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The names of the agents that there are.
+pub(crate) fn known_agents<V>(agents: &BTreeMap<String, V>) -> Vec<String> {
+    agents.keys().cloned().collect()
+}

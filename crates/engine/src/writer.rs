@@ -1,0 +1,467 @@
+//! How a driver writes a run's log.
+//!
+//! All of a run's writing goes through one [`RunCore`]: under its lock the recorder makes frames and the appender takes
+//! them, so that the order of calls is the order of the log. The lock is never held across an await; waiting happens
+//! before it, when too much of the run's log is still on its way to the store.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use runwire_agui::{Event, RunAgentInput, RunStarted};
+use runwire_bridge::{
+    Agui, COALESCE_MILLIS, Ending, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder,
+    Replayed, ToolOutput, kind, started_members,
+};
+use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentId, Timestamp};
+use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate};
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+
+use crate::clock::now;
+
+/// So many of a run's frames may wait for the store before its driver has to wait.
+const MAX_FRAMES_IN_FLIGHT: usize = 512;
+/// So many bytes of them.
+const MAX_BYTES_IN_FLIGHT: usize = 1024 * 1024;
+
+/// Nothing more can be written to the run.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The run has ended.
+    #[error("the run has ended; nothing more can be written to it")]
+    Ended,
+    /// The store does not take the run's frames any more.
+    #[error(transparent)]
+    Store(#[from] AppendError),
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Failure {
+        Failure { retryable: true, ..Failure::new(ErrorCode::InternalError, error.to_string()) }
+    }
+}
+
+enum Phase {
+    /// Nothing of this exchange is in the log yet.
+    Waiting(LogState),
+    Recording(Recorder),
+    /// The exchange is over.
+    Over,
+}
+
+struct Inner {
+    phase: Phase,
+    appender: Appender,
+    /// Asked to stop, perhaps before it began.
+    stopping: bool,
+}
+
+/// What `run.start` says of a run, known before it begins.
+pub(crate) struct Identity {
+    pub agent_id: String,
+    pub agent_revision_id: Option<String>,
+    pub session_id: String,
+    pub lane: String,
+    pub trigger_kind: String,
+}
+
+/// A run's log while one of its exchanges is executed. Shared by the execution and by the driver's handles.
+pub(crate) struct RunCore {
+    identity: Identity,
+    input: Arc<RunAgentInput>,
+    inner: Mutex<Inner>,
+    progress: Progress,
+    /// Wakes [`RunCore::flush_when_due`] when deltas begin to wait.
+    pending: Notify,
+}
+
+impl RunCore {
+    pub(crate) fn new(
+        identity: Identity,
+        input: Arc<RunAgentInput>,
+        state: LogState,
+        appender: Appender,
+    ) -> Arc<RunCore> {
+        let progress = appender.progress();
+        let inner = Mutex::new(Inner { phase: Phase::Waiting(state), appender, stopping: false });
+        Arc::new(RunCore { identity, input, inner, progress, pending: Notify::new() })
+    }
+
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // A panic while recording leaves frames that were never handed on; the next write hands them on in order.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins the run, or goes on with it, unless that has happened.
+    pub(crate) fn begin(&self, started: Option<&RunStarted>) {
+        let mut inner = self.lock();
+        let Phase::Waiting(state) = &inner.phase else { return };
+        let mut agui = started.map(started_members).unwrap_or_default();
+        let given = [
+            ("runId", Some(Value::from(self.input.run_id.clone()))),
+            ("parentRunId", self.input.parent_run_id.clone().map(Value::from)),
+            // Whoever did not make the request can still see what the agent was asked.
+            ("input", serde_json::to_value(&*self.input).ok()),
+        ];
+        for (key, value) in given {
+            if let Some(value) = value
+                && !agui.contains_key(key)
+            {
+                agui.insert(key.to_owned(), value);
+            }
+        }
+        let mut recorder = if state.status() == RunStatus::Suspended {
+            let resolved_by = Some(self.identity.trigger_kind.clone());
+            Recorder::resume(state.clone(), now(), resolved_by, Some(agui))
+        } else {
+            let start = RunStart {
+                agent_id: self.identity.agent_id.clone(),
+                agent_revision_id: self.identity.agent_revision_id.clone(),
+                session_id: Some(self.identity.session_id.clone()),
+                lane: Some(self.identity.lane.clone()),
+                trigger_kind: Some(self.identity.trigger_kind.clone()),
+                attempt: state.attempt() + 1,
+                extra: Map::from_iter([("agui".to_owned(), Value::Object(agui))]),
+            };
+            Recorder::start(state.clone(), now(), start)
+        };
+        if inner.stopping {
+            recorder.cancelling(now());
+        }
+        inner.phase = Phase::Recording(recorder);
+        let failed = inner.hand_on().err();
+        if let Some(error) = failed {
+            tracing::error!(%error, "the run's first frames could not be handed to the store");
+        }
+    }
+
+    /// Records something and hands what comes of it to the store.
+    pub(crate) fn write<R>(&self, record: impl FnOnce(&mut Recorder, Timestamp) -> R) -> Result<R, WriteError> {
+        let mut inner = self.lock();
+        let Phase::Recording(recorder) = &mut inner.phase else { return Err(WriteError::Ended) };
+        let waited = recorder.has_pending();
+        let result = record(recorder, now());
+        let waits = recorder.has_pending();
+        inner.hand_on()?;
+        if waits && !waited {
+            self.pending.notify_one();
+        }
+        Ok(result)
+    }
+
+    /// The run was asked to stop: from here on it can only end as cancelled. Says whether it can still be stopped.
+    pub(crate) fn cancelling(&self) -> bool {
+        let mut inner = self.lock();
+        inner.stopping = true;
+        match &mut inner.phase {
+            Phase::Waiting(_) => true,
+            Phase::Recording(recorder) => {
+                recorder.cancelling(now());
+                // The error stays with the run's progress, where the execution sees it.
+                let _ = inner.hand_on();
+                true
+            }
+            Phase::Over => false,
+        }
+    }
+
+    /// Ends the exchange, once: what comes first counts. A run that was asked to stop ends as cancelled, whatever the
+    /// driver still says.
+    pub(crate) fn end(&self, end: ExchangeEnd) -> Result<(), WriteError> {
+        self.begin(None);
+        let mut inner = self.lock();
+        let Phase::Recording(recorder) = std::mem::replace(&mut inner.phase, Phase::Over) else {
+            return Err(WriteError::Ended);
+        };
+        let now = now();
+        let stopping = recorder.state().status() == RunStatus::Cancelling;
+        let recorded = match end {
+            ExchangeEnd::Cancelled { usage, agui } => recorder.cancel(now, &usage, agui),
+            ExchangeEnd::Completed(completion) if stopping => recorder.cancel(now, &completion.usage, None),
+            ExchangeEnd::Failed(failure) if stopping => recorder.cancel(now, &failure.usage, None),
+            ExchangeEnd::Suspended(suspension) if stopping => recorder.cancel(now, &suspension.usage, None),
+            ExchangeEnd::Completed(completion) => recorder.complete(now, completion),
+            ExchangeEnd::Failed(failure) => recorder.fail(now, failure),
+            ExchangeEnd::Suspended(suspension) => recorder.suspend(now, suspension).0,
+        };
+        Ok(inner.append(recorded)?)
+    }
+
+    /// Writes deltas that have waited long enough, for as long as it is polled. Never completes.
+    pub(crate) async fn flush_when_due(&self) {
+        let wait = Duration::from_millis(COALESCE_MILLIS.unsigned_abs());
+        loop {
+            self.pending.notified().await;
+            tokio::time::sleep(wait).await;
+            // The error stays with the run's progress, where the execution sees it.
+            let _ = self.write(|recorder, now| recorder.flush(now));
+        }
+    }
+}
+
+impl Inner {
+    fn hand_on(&mut self) -> Result<(), AppendError> {
+        let Phase::Recording(recorder) = &mut self.phase else { return Ok(()) };
+        let recorded = recorder.take();
+        if recorded.is_empty() { Ok(()) } else { self.append(recorded) }
+    }
+
+    fn append(&mut self, recorded: Recorded) -> Result<(), AppendError> {
+        self.appender.enqueue(to_append(recorded))
+    }
+}
+
+/// What was recorded, as the store takes it: bodies encoded once, and the run's record kept in step with the log.
+pub(crate) fn to_append(recorded: Recorded) -> Append {
+    let mut update = None;
+    let mut frames = Vec::with_capacity(recorded.frames.len());
+    for frame in recorded.frames {
+        match &frame.data {
+            Data::RunStart(start) => {
+                let update: &mut RunUpdate = update.get_or_insert_default();
+                update.attempt = Some(start.attempt);
+                if start.attempt == 1 {
+                    update.started_at = Some(frame.ts.unix_millis());
+                }
+            }
+            Data::RunStatus(change) => {
+                update.get_or_insert_default().status = Some(change.status.as_str().to_owned());
+            }
+            Data::RunEnd(end) => {
+                let update: &mut RunUpdate = update.get_or_insert_default();
+                update.ended_at = Some(frame.ts.unix_millis());
+                update.usage = end.usage.as_ref().and_then(|u| serde_json::to_value(u).ok());
+                update.cost = end.cost.as_ref().and_then(|c| serde_json::to_value(c).ok());
+                update.failure = end.failure_class.as_ref().map(|class| {
+                    serde_json::json!({ "code": class, "detail": end.failure_detail })
+                });
+            }
+            _ => {}
+        }
+        frames.push(NewFrame { seq: frame.seq, body: frame.encode() });
+    }
+    let payloads = recorded.payloads.into_iter();
+    let payloads = payloads.map(|p| NewPayload {
+        segment_id: p.segment_id.as_str().to_owned(),
+        content_type: p.content_type.to_owned(),
+        bytes: p.bytes,
+    });
+    Append { frames, update, payloads: payloads.collect() }
+}
+
+/// Writes a run's log. Cheap to clone; several tasks may write at once, and each call is one moment of the log.
+///
+/// Each method waits while too much of the run is on its way to the store, and then writes without waiting. It is
+/// cancel-safe: dropped while it waits, it has written nothing.
+#[derive(Clone)]
+pub struct RunWriter {
+    core: Arc<RunCore>,
+}
+
+impl RunWriter {
+    pub(crate) fn new(core: Arc<RunCore>) -> RunWriter {
+        RunWriter { core }
+    }
+
+    async fn write<R>(&self, record: impl FnOnce(&mut Recorder, Timestamp) -> R) -> Result<R, WriteError> {
+        self.core.progress.wait_below(MAX_FRAMES_IN_FLIGHT, MAX_BYTES_IN_FLIGHT).await?;
+        self.core.write(record)
+    }
+
+    fn segment<K>(&self, open: Open<K>) -> Segment<K> {
+        Segment { writer: self.clone(), open }
+    }
+
+    /// Opens a model call.
+    ///
+    /// # Errors
+    /// As all writing: when the run has ended or the store fails.
+    pub async fn model(&self, opening: Opening) -> Result<Segment<kind::Model>, WriteError> {
+        Ok(self.segment(self.write(|r, now| r.open_model(now, opening)).await?))
+    }
+
+    /// Opens a message.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn message(&self, opening: Opening) -> Result<Segment<kind::Message>, WriteError> {
+        Ok(self.segment(self.write(|r, now| r.open_message(now, opening)).await?))
+    }
+
+    /// Opens a stretch of reasoning.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn reasoning(&self, opening: Opening) -> Result<Segment<kind::Reasoning>, WriteError> {
+        Ok(self.segment(self.write(|r, now| r.open_reasoning(now, opening)).await?))
+    }
+
+    /// Opens a step.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn step(&self, opening: Opening) -> Result<Segment<kind::Step>, WriteError> {
+        Ok(self.segment(self.write(|r, now| r.open_step(now, opening)).await?))
+    }
+
+    /// Opens a child agent's work.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn agent(&self, opening: Opening) -> Result<Segment<kind::Agent>, WriteError> {
+        Ok(self.segment(self.write(|r, now| r.open_agent(now, opening)).await?))
+    }
+
+    /// Opens a tool call.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn tool(
+        &self,
+        tool_call_id: &str,
+        tool_slug: &str,
+        opening: Opening,
+    ) -> Result<Segment<kind::Tool>, WriteError> {
+        Ok(self.segment(self.write(|r, now| r.open_tool(now, tool_call_id, tool_slug, opening)).await?))
+    }
+
+    /// Replaces the agent's state. Any JSON value.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn state_snapshot(&self, snapshot: Value) -> Result<(), WriteError> {
+        self.write(|r, now| r.state_snapshot(now, snapshot)).await
+    }
+
+    /// Changes the agent's state by an RFC 6902 patch, a list of operations.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn state_delta(&self, patch: Value) -> Result<(), WriteError> {
+        self.write(|r, now| r.state_delta(now, patch)).await
+    }
+
+    /// An event of the application's own.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn custom(&self, name: &str, value: Value) -> Result<(), WriteError> {
+        self.write(|r, now| r.custom(now, name, value)).await
+    }
+
+    /// Something worth telling that is neither output nor an error.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn notice(
+        &self,
+        level: NoticeLevel,
+        code: &str,
+        message: &str,
+        attributes: Option<Map<String, Value>>,
+    ) -> Result<(), WriteError> {
+        self.write(|r, now| r.notice(now, level, code, message, attributes)).await
+    }
+
+    /// The ingest of an upstream agent's events into this run.
+    ///
+    /// # Errors
+    /// When the run has ended.
+    pub(crate) fn ingest(&self, input: &RunAgentInput) -> Result<Ingest, WriteError> {
+        self.core.write(|r, _| Ingest::resumed(input, r))
+    }
+
+    /// Writes one event of an upstream agent.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub(crate) async fn record(&self, ingest: &mut Ingest, event: &Event) -> Result<(), WriteError> {
+        self.write(|r, now| ingest.record(r, now, event)).await
+    }
+
+    /// Writes what an upstream agent replayed of earlier runs.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub(crate) async fn record_replayed(&self, ingest: &mut Ingest, replayed: &Replayed) -> Result<(), WriteError> {
+        self.write(|r, now| ingest.record_replayed(r, now, replayed)).await
+    }
+}
+
+/// An open segment: what its content is written through. Dropped without [`Segment::end`], it stays open until the
+/// run ends, which closes it.
+pub struct Segment<K> {
+    writer: RunWriter,
+    open: Open<K>,
+}
+
+impl<K> Segment<K> {
+    /// The segment's name within the run.
+    pub fn id(&self) -> &SegmentId {
+        self.open.id()
+    }
+
+    /// Closes the segment.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn end(self, ending: Ending) -> Result<(), WriteError> {
+        let open = self.open;
+        self.writer.write(|r, now| r.end(now, open, ending)).await
+    }
+}
+
+impl<K: kind::TakesText> Segment<K> {
+    /// Writes output text.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn text(&self, text: &str) -> Result<(), WriteError> {
+        self.writer.write(|r, now| r.text(now, &self.open, text, None)).await
+    }
+}
+
+impl<K: kind::TakesThinking> Segment<K> {
+    /// Writes reasoning.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn thinking(&self, text: &str) -> Result<(), WriteError> {
+        self.writer.write(|r, now| r.thinking(now, &self.open, text, None)).await
+    }
+}
+
+impl<K: kind::TakesArguments> Segment<K> {
+    /// Writes the next piece of the call's arguments.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn arguments(&self, delta: &str) -> Result<(), WriteError> {
+        self.writer.write(|r, now| r.arguments(now, &self.open, delta, None)).await
+    }
+
+    /// The call's arguments are complete.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn arguments_complete(&self) -> Result<(), WriteError> {
+        self.writer.write(|r, now| r.arguments_complete(now, &self.open, None)).await
+    }
+}
+
+impl Segment<kind::Tool> {
+    /// Writes the tool's result.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn result(self, ok: bool, output: &ToolOutput) -> Result<Segment<kind::AnsweredTool>, WriteError> {
+        let none: Agui = None;
+        let open = self.open;
+        let open = self.writer.write(|r, now| r.result(now, open, ok, output, none)).await?;
+        Ok(Segment { writer: self.writer, open })
+    }
+}
