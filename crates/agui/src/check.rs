@@ -6,12 +6,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::consumer::{Consumer, ConsumerOptions, Rejected, StreamEnd};
+use crate::ending::{RunEnding, RunRecord};
 use crate::event::Event;
 use crate::input::RunAgentInput;
 use crate::message::Message;
 use crate::reducer::Reducer;
 use crate::sse::{SseDecoder, SseError};
-use crate::verify::{RunEnding, RunRecord};
 use crate::violation::Rule;
 use crate::warning::{Warning, WarningRule};
 
@@ -118,6 +118,7 @@ impl From<&RunRecord> for ReportedRun {
 /// When the recording is in no form that can be read. What is wrong with the events in it is no error but the report.
 pub fn check(stream: &[u8], input: Option<RunAgentInput>) -> Result<Report, CheckError> {
     let mut judge = Judge::new(input);
+    let stream = stream.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(stream);
     match form(stream)? {
         Form::Empty => {}
         Form::Array => {
@@ -158,7 +159,7 @@ enum Form {
 }
 
 fn form(stream: &[u8]) -> Result<Form, CheckError> {
-    let stream = stream.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(stream).trim_ascii_start();
+    let stream = stream.trim_ascii_start();
     match stream.first() {
         None => return Ok(Form::Empty),
         Some(b'[') => return Ok(Form::Array),
@@ -183,12 +184,7 @@ struct Judge {
 impl Judge {
     fn new(input: Option<RunAgentInput>) -> Self {
         let reducer = input.as_ref().map_or_else(Reducer::new, Reducer::from_input);
-        Self {
-            consumer: Consumer::new(ConsumerOptions { input }),
-            reducer,
-            warnings: Vec::new(),
-            events: Vec::new(),
-        }
+        Self { consumer: Consumer::new(ConsumerOptions { input }), reducer, warnings: Vec::new(), events: Vec::new() }
     }
 
     /// Takes one event; `false` when the stream is rejected.

@@ -4,10 +4,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::event::{
-    Event, EventType, ReasoningMessageChunk, ReasoningMessageContent, ReasoningMessageEnd, ReasoningMessageStart,
-    TextMessageChunk, TextMessageContent, TextMessageEnd, TextMessageStart, ToolCallArgs, ToolCallChunk, ToolCallEnd,
-    ToolCallStart,
+use crate::event::{Event, EventType};
+use crate::events::{
+    ReasoningMessageChunk, ReasoningMessageContent, ReasoningMessageEnd, ReasoningMessageStart, TextMessageChunk,
+    TextMessageContent, TextMessageEnd, TextMessageStart, ToolCallArgs, ToolCallChunk, ToolCallEnd, ToolCallStart,
 };
 use crate::message::TextMessageRole;
 use crate::violation::{Rule, Violation};
@@ -136,10 +136,10 @@ impl ChunkExpander {
             | Event::SubagentStarted(_) => {}
             event => {
                 // An explicit event about an item that chunks assemble ends the shorthand, whatever its tag.
-                if let Some((kind, id)) = explicit_item(event) {
-                    if let Some(owner) = self.holders.get(&(kind, id.to_owned())).cloned() {
-                        self.close(&owner, out);
-                    }
+                if let Some((kind, id)) = explicit_item(event)
+                    && let Some(owner) = self.holders.get(&(kind, id.to_owned())).cloned()
+                {
+                    self.close(&owner, out);
                 }
                 self.close(&event.subagent_run_id().map(str::to_owned), out);
             }

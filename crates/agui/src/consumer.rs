@@ -12,10 +12,11 @@ use serde_json::Value;
 
 use crate::chunks::ChunkExpander;
 use crate::decode::{Decoded, decode_frequent, decode_value, parse};
+use crate::ending::{Ending, RunRecord, Truncation};
 use crate::event::Event;
 use crate::input::RunAgentInput;
 use crate::retired::RetiredShapes;
-use crate::verify::{Ending, RunRecord, Truncation, Verifier};
+use crate::verify::Verifier;
 use crate::version::ProtocolVersion;
 use crate::violation::Violation;
 use crate::warning::{Warning, WarningRule};

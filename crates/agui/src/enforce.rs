@@ -320,9 +320,5 @@ fn is_json_pointer(text: &str) -> bool {
 
 /// A member's name as a JSON Pointer token.
 fn escaped(member: &str) -> std::borrow::Cow<'_, str> {
-    if member.contains(['~', '/']) {
-        member.replace('~', "~0").replace('/', "~1").into()
-    } else {
-        member.into()
-    }
+    if member.contains(['~', '/']) { member.replace('~', "~0").replace('/', "~1").into() } else { member.into() }
 }

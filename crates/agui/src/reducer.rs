@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::conversation::{Conversation, Place};
-use crate::event::{
-    ActivityDelta, ActivitySnapshot, Event, ReasoningEncryptedValue, ReasoningEncryptedValueSubtype,
-    ReasoningMessageStart, TextMessageStart, ToolCallResult, ToolCallStart,
+use crate::event::Event;
+use crate::events::{
+    ActivityDelta, ActivitySnapshot, ReasoningEncryptedValue, ReasoningEncryptedValueSubtype, ReasoningMessageStart,
+    TextMessageStart, ToolCallResult, ToolCallStart,
 };
 use crate::input::RunAgentInput;
 use crate::message::{
@@ -225,11 +226,7 @@ impl Reducer {
         Ok(())
     }
 
-    fn text_metadata(
-        &mut self,
-        id: &str,
-        metadata: Option<&Map<String, Value>>,
-    ) -> Result<(), (WarningRule, String)> {
+    fn text_metadata(&mut self, id: &str, metadata: Option<&Map<String, Value>>) -> Result<(), (WarningRule, String)> {
         let place = self.text_target(id)?;
         merge(self.conversation.message_mut(place).metadata_mut(), metadata);
         Ok(())
@@ -420,8 +417,7 @@ impl Reducer {
 }
 
 fn new_call(start: &ToolCallStart) -> ToolCall {
-    let mut call =
-        ToolCall::new(start.tool_call_id.as_str(), FunctionCall::new(start.tool_call_name.as_str(), ""));
+    let mut call = ToolCall::new(start.tool_call_id.as_str(), FunctionCall::new(start.tool_call_name.as_str(), ""));
     call.metadata.clone_from(&start.metadata);
     call
 }

@@ -57,7 +57,8 @@ impl RetiredShapes {
             if retired && members.get(member).is_some_and(Value::is_null) {
                 members.shift_remove(member);
                 if self.mentioned.insert(member) {
-                    let message = format!("{name} carries the retired {member}: null; it was read as an absent member.");
+                    let message =
+                        format!("{name} carries the retired {member}: null; it was read as an absent member.");
                     warnings.push(retired_shape(message, event, format!("/{member}")));
                 }
             }

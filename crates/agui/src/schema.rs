@@ -309,10 +309,7 @@ static MESSAGES: [(&str, &Shape); 7] = [
             &[required("content", CONTENT), optional("error", Kind::Text)],
         ]),
     ),
-    (
-        "activity",
-        &closed(&[&MESSAGE_COMMON, &[required("activityType", Kind::Text), required("content", Kind::Open)]]),
-    ),
+    ("activity", &closed(&[&MESSAGE_COMMON, &[required("activityType", Kind::Text), required("content", Kind::Open)]])),
     ("reasoning", &closed(&[&MESSAGE_COMMON, &ENCRYPTED, &TEXT_CONTENT])),
 ];
 static TOOL_CALL: Shape = closed(&[
@@ -380,3 +377,34 @@ static OPERATIONS: [(&str, &Shape); 6] = [
     ("copy", &WITH_FROM),
     ("test", &WITH_VALUE),
 ];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeSet;
+    use std::str::FromStr;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Samples hold every member that the types have, and round-trip through them; a member described here and absent
+    /// there is one that the types would lose.
+    #[test]
+    fn the_described_members_of_every_event_are_those_of_its_type() {
+        let samples: Vec<Value> = serde_json::from_str(include_str!("../tests/samples/events.json")).unwrap();
+        for pair in samples {
+            let event_type = EventType::from_str(pair["full"]["type"].as_str().unwrap()).unwrap();
+            let shape = event_shape(event_type);
+            let members =
+                |sample: &Value| -> BTreeSet<String> { sample.as_object().unwrap().keys().cloned().collect() };
+            let described = |required: bool| -> BTreeSet<String> {
+                let fields = shape.fields().filter(|field| !required || field.required);
+                fields.map(|field| field.name.to_owned()).collect()
+            };
+            assert_eq!(members(&pair["full"]), described(false), "{event_type}");
+            assert_eq!(members(&pair["bare"]), described(true), "{event_type}");
+        }
+    }
+}

@@ -141,8 +141,7 @@ impl SseDecoder {
         if line.is_empty() {
             return Ok(self.dispatch());
         }
-        let line =
-            std::str::from_utf8(line).map_err(|error| SseError::NotUtf8 { position: error.valid_up_to() })?;
+        let line = std::str::from_utf8(line).map_err(|error| SseError::NotUtf8 { position: error.valid_up_to() })?;
         let (field, value) = match line.split_once(':') {
             Some(("", _)) => return Ok(None),
             Some((field, value)) => (field, value.strip_prefix(' ').unwrap_or(value)),

@@ -4,94 +4,14 @@
 //! a constant number of look-ups, however long the stream and however much is open.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 
-use crate::event::{Event, EventType, ReasoningEncryptedValueSubtype, RunFinished, RunStarted, SubagentStarted};
+use crate::ending::{Ending, RunEnding, RunRecord, Truncation};
+use crate::event::{Event, EventType};
+use crate::events::{ReasoningEncryptedValueSubtype, RunFinished, RunStarted, SubagentStarted};
+use crate::items::{Items, Owner, REASONING, SPAN, TEXT, TOOL_CALL, agrees, close, continues, named, open};
 use crate::message::Message;
 use crate::outcome::RunFinishedOutcome;
 use crate::violation::{Rule, Violation};
-
-/// Who an item belongs to: a subagent invocation, or the parent agent.
-type Owner = Option<String>;
-
-/// How one run of a stream ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RunEnding {
-    /// It completed.
-    Success,
-    /// It waits for answers from outside.
-    Interrupt,
-    /// It was stopped on purpose: neither a success nor a failure.
-    Cancelled,
-    /// It reported its own failure with `RUN_ERROR`.
-    Failed {
-        /// What went wrong, in the producer's words.
-        message: String,
-        /// The producer's code for it.
-        code: Option<String>,
-    },
-    /// Its ending was never received.
-    Truncated,
-}
-
-impl RunEnding {
-    /// The ending's stable name: `success`, `interrupt`, `cancelled`, `error` or `truncated`.
-    #[must_use]
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Interrupt => "interrupt",
-            Self::Cancelled => "cancelled",
-            Self::Failed { .. } => "error",
-            Self::Truncated => "truncated",
-        }
-    }
-}
-
-/// One run of a stream.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunRecord {
-    /// The run's thread; `None` for a failure before any run began.
-    pub thread_id: Option<String>,
-    /// The run; `None` for a failure before any run began.
-    pub run_id: Option<String>,
-    /// How it ended; [`RunEnding::Truncated`] as long as it has not.
-    pub ending: RunEnding,
-}
-
-/// What a stream has come to when no more events follow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Every run was closed.
-    Closed,
-    /// The stream stopped short. A truncated run has no outcome: neither success nor failure nor cancelled.
-    Truncated(Truncation),
-}
-
-/// Where a stream stopped short (transports, "Truncation").
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Truncation {
-    /// It carried no event at all.
-    NoEvents,
-    /// A run was open.
-    RunOpen {
-        /// The run's thread.
-        thread_id: String,
-        /// The run.
-        run_id: String,
-    },
-}
-
-impl fmt::Display for Truncation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoEvents => formatter.write_str("The stream ended before its first event."),
-            Self::RunOpen { run_id, .. } => {
-                write!(formatter, "The stream ended without a terminal event for run '{run_id}'.")
-            }
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -100,43 +20,6 @@ enum Phase {
     Finished,
     Errored,
 }
-
-/// The items of one kind: which are open, and who owns each that the run has seen. Owners outlive the closing, because a
-/// closed item may be reopened, or given an encrypted value.
-#[derive(Debug, Default)]
-struct Items {
-    open: HashSet<String>,
-    owners: HashMap<String, Owner>,
-}
-
-impl Items {
-    fn clear(&mut self) {
-        self.open.clear();
-        self.owners.clear();
-    }
-}
-
-/// How the rules of a kind are called.
-struct Kind {
-    noun: &'static str,
-    already_open: Rule,
-    not_open: Rule,
-}
-
-const TEXT: Kind =
-    Kind { noun: "text message", already_open: Rule::TextMessageAlreadyOpen, not_open: Rule::TextMessageNotOpen };
-const TOOL_CALL: Kind =
-    Kind { noun: "tool call", already_open: Rule::ToolCallAlreadyOpen, not_open: Rule::ToolCallNotOpen };
-const REASONING: Kind = Kind {
-    noun: "reasoning message",
-    already_open: Rule::ReasoningMessageAlreadyOpen,
-    not_open: Rule::ReasoningMessageNotOpen,
-};
-const SPAN: Kind = Kind {
-    noun: "reasoning span",
-    already_open: Rule::ReasoningSpanAlreadyOpen,
-    not_open: Rule::ReasoningSpanNotOpen,
-};
 
 /// Checks a stream of events, chunks expanded, against the rules of order.
 ///
@@ -255,10 +138,10 @@ impl Verifier {
             return Ok(());
         }
         self.judge_within_run(event)?;
-        if let (Some(subagent), false) = (event.subagent_run_id(), is_subagent_lifecycle(event)) {
-            if !self.attributed.contains(subagent) {
-                self.attributed.insert(subagent.to_owned());
-            }
+        if let (Some(subagent), false) = (event.subagent_run_id(), is_subagent_lifecycle(event))
+            && !self.attributed.contains(subagent)
+        {
+            self.attributed.insert(subagent.to_owned());
         }
         Ok(())
     }
@@ -334,7 +217,9 @@ impl Verifier {
                 self.texts.owners.insert(result.message_id.clone(), tag.map(str::to_owned));
                 Ok(())
             }
-            Event::ReasoningStart(start) => open(&mut self.spans, &SPAN, event_type, &start.message_id, tag, None, index),
+            Event::ReasoningStart(start) => {
+                open(&mut self.spans, &SPAN, event_type, &start.message_id, tag, None, index)
+            }
             Event::ReasoningEnd(end) => close(&mut self.spans, &SPAN, event_type, &end.message_id, tag, index),
             Event::ReasoningMessageStart(start) => {
                 open(&mut self.reasoning, &REASONING, event_type, &start.message_id, tag, None, index)
@@ -352,10 +237,7 @@ impl Verifier {
                     }
                     ReasoningEncryptedValueSubtype::Message => (
                         "message",
-                        self.texts
-                            .owners
-                            .get(&value.entity_id)
-                            .or_else(|| self.reasoning.owners.get(&value.entity_id)),
+                        self.texts.owners.get(&value.entity_id).or_else(|| self.reasoning.owners.get(&value.entity_id)),
                     ),
                 };
                 agrees(owner, tag, event_type, noun, &value.entity_id, index)
@@ -493,8 +375,7 @@ impl Verifier {
     fn nothing_is_open(&self) -> Result<(), Violation> {
         let steps = self.steps.iter().map(|(owner, name)| format!("'{name}' of {}", named(owner.as_deref()))).collect();
         let quoted = |open: &HashSet<String>| open.iter().map(|id| format!("'{id}'")).collect();
-        let subagents =
-            self.subagents.iter().filter(|(_, active)| **active).map(|(id, _)| format!("'{id}'")).collect();
+        let subagents = self.subagents.iter().filter(|(_, active)| **active).map(|(id, _)| format!("'{id}'")).collect();
         let kinds: [(Rule, &str, Vec<String>); 6] = [
             (Rule::StepOpenAtFinish, "steps", steps),
             (Rule::TextMessageOpenAtFinish, "text messages", quoted(&self.texts.open)),
@@ -578,14 +459,14 @@ impl Verifier {
             }
             None => {}
         }
-        if let Some(parent) = &event.parent_subagent_run_id {
-            if !self.subagents.contains_key(parent) {
-                let message = format!(
-                    "SUBAGENT_STARTED names the parent '{parent}' of subagent '{id}', which was not announced in this \
+        if let Some(parent) = &event.parent_subagent_run_id
+            && !self.subagents.contains_key(parent)
+        {
+            let message = format!(
+                "SUBAGENT_STARTED names the parent '{parent}' of subagent '{id}', which was not announced in this \
                      run."
-                );
-                return Err(self.violation(Rule::SubagentParentUnknown, message));
-            }
+            );
+            return Err(self.violation(Rule::SubagentParentUnknown, message));
         }
         if self.attributed.contains(id) {
             let message = format!(
@@ -641,106 +522,6 @@ impl Verifier {
     fn violation(&self, rule: Rule, message: String) -> Violation {
         Violation::new(rule, self.index, message)
     }
-}
-
-/// Opens an item. `inherited` is the owner of the message that carries it, when that is on record.
-fn open(
-    items: &mut Items,
-    kind: &Kind,
-    event_type: EventType,
-    id: &str,
-    tag: Option<&str>,
-    inherited: Option<Owner>,
-    index: usize,
-) -> Result<(), Violation> {
-    if items.open.contains(id) {
-        let message = format!("{event_type} opens {} '{id}', which is open already; it must be closed first.", kind.noun);
-        return Err(Violation::new(kind.already_open, index, message));
-    }
-    match items.owners.get(id) {
-        Some(owner) => {
-            agrees(Some(owner), tag, event_type, kind.noun, id, index)?;
-            if let (None, Some(inherited)) = (tag, &inherited) {
-                if inherited != owner {
-                    return Err(mismatch(inherited.as_deref(), owner, event_type, kind.noun, id, index));
-                }
-            }
-        }
-        None => {
-            let owner = tag.map(str::to_owned).or(inherited.flatten());
-            items.owners.insert(id.to_owned(), owner);
-        }
-    }
-    items.open.insert(id.to_owned());
-    Ok(())
-}
-
-/// Continues an open item.
-fn continues(
-    items: &Items,
-    kind: &Kind,
-    event_type: EventType,
-    id: &str,
-    tag: Option<&str>,
-    index: usize,
-) -> Result<(), Violation> {
-    if !items.open.contains(id) {
-        let message = format!("{event_type} names {} '{id}', which is not open; it must be opened first.", kind.noun);
-        return Err(Violation::new(kind.not_open, index, message));
-    }
-    agrees(items.owners.get(id), tag, event_type, kind.noun, id, index)
-}
-
-/// Closes an open item.
-fn close(
-    items: &mut Items,
-    kind: &Kind,
-    event_type: EventType,
-    id: &str,
-    tag: Option<&str>,
-    index: usize,
-) -> Result<(), Violation> {
-    continues(items, kind, event_type, id, tag, index)?;
-    items.open.remove(id);
-    Ok(())
-}
-
-/// An event that continues something names its owner or none. `owner` is `None` when nothing is on record.
-fn agrees(
-    owner: Option<&Owner>,
-    tag: Option<&str>,
-    event_type: EventType,
-    noun: &str,
-    id: &str,
-    index: usize,
-) -> Result<(), Violation> {
-    match (owner, tag) {
-        (Some(owner), Some(tag)) if owner.as_deref() != Some(tag) => {
-            Err(mismatch(Some(tag), owner, event_type, noun, id, index))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn mismatch(
-    tag: Option<&str>,
-    owner: &Owner,
-    event_type: EventType,
-    noun: &str,
-    id: &str,
-    index: usize,
-) -> Violation {
-    let message = format!(
-        "{event_type} is attributed to {}, which does not match {noun} '{id}': that belongs to {}.",
-        named(tag),
-        named(owner.as_deref())
-    );
-    Violation::new(Rule::AttributionMismatch, index, message)
-}
-
-/// An owner in words.
-fn named(owner: Option<&str>) -> String {
-    owner.map_or_else(|| "the parent agent".to_owned(), |subagent| format!("subagent '{subagent}'"))
 }
 
 fn is_subagent_lifecycle(event: &Event) -> bool {

@@ -12,6 +12,9 @@ use crate::ingest::{Replayed, members};
 use crate::recorder::Agui;
 use crate::usage::all_from_agui;
 
+/// Under `agui` of an `error` frame: the `RUN_FINISHED` that the failure came after.
+pub(crate) const AFTER_FINISH: &str = "afterFinish";
+
 /// How an exchange ended.
 #[derive(Clone, Debug)]
 pub enum ExchangeEnd {
@@ -52,6 +55,7 @@ enum Phase {
 #[derive(Debug)]
 struct Ended {
     end: ExchangeEnd,
+    /// What a failure that surfaces late comes after.
     finished: Option<RunFinished>,
 }
 
@@ -62,23 +66,34 @@ pub struct Upstream {
     phase: Phase,
     replayed: Replayed,
     other_runs: Vec<String>,
+    /// A failure that came outside of any run: of one that could not begin, or late, of the one before.
+    outside: Option<RunError>,
 }
 
 impl Upstream {
     /// Expects the run with this AG-UI id.
     pub fn new(run_id: impl Into<String>) -> Upstream {
-        Upstream { run_id: run_id.into(), phase: Phase::Before, replayed: Replayed::default(), other_runs: Vec::new() }
+        Upstream {
+            run_id: run_id.into(),
+            phase: Phase::Before,
+            replayed: Replayed::default(),
+            other_runs: Vec::new(),
+            outside: None,
+        }
     }
 
-    /// Whether the requested run has ended; only its stream's end is still to come.
+    /// Whether the requested run has ended, as far as the stream has told: what can still come is the stream's end, or
+    /// a failure that surfaced late.
     pub fn has_ended(&self) -> bool {
-        matches!(self.phase, Phase::Ended(_))
+        let could_not_begin = self.outside.is_some() && self.other_runs.is_empty();
+        matches!(self.phase, Phase::Ended(_)) || (matches!(self.phase, Phase::Before) && could_not_begin)
     }
 
     /// Takes the next event of the stream.
     pub fn push(&mut self, event: Event) -> UpstreamStep {
         match (&mut self.phase, event) {
             (Phase::Before, Event::RunStarted(started)) => {
+                self.outside = None;
                 if started.run_id == self.run_id {
                     self.phase = Phase::InRun;
                     return UpstreamStep::Begin(Box::new(started), std::mem::take(&mut self.replayed));
@@ -91,7 +106,8 @@ impl Upstream {
                 self.replayed.snapshots.push(event);
             }
             (Phase::InEarlierRun, _) => self.replayed.dropped += 1,
-            (Phase::Before, Event::RunError(error)) => self.end(ExchangeEnd::Failed(failed(&error, None)), None),
+            // Whose failure this is shows only when the stream goes on with the requested run, or does not.
+            (Phase::Before, Event::RunError(error)) => self.outside = Some(error),
             (Phase::InRun, Event::RunError(error)) => self.end(ExchangeEnd::Failed(failed(&error, None)), None),
             (Phase::InRun, Event::RunFinished(finished)) => {
                 let end = finished_as(&finished);
@@ -100,9 +116,12 @@ impl Upstream {
             (Phase::InRun, event) => return UpstreamStep::Record(Box::new(event)),
             // A failure that surfaced after the run had reported another ending: the run failed.
             (Phase::Ended(ended), Event::RunError(error)) => {
-                let finished = ended.finished.take();
-                ended.end = ExchangeEnd::Failed(failed(&error, finished.as_ref()));
+                if let Some(finished) = ended.finished.take() {
+                    ended.end = ExchangeEnd::Failed(failed(&error, Some(&finished)));
+                }
             }
+            // From here on a failure is another run's.
+            (Phase::Ended(ended), Event::RunStarted(_)) => ended.finished = None,
             (Phase::Ended(_) | Phase::Before, _) => {}
         }
         UpstreamStep::Hold
@@ -111,13 +130,14 @@ impl Upstream {
     /// The stream ended. When the requested run did not end in it, or never started, that is a `CHANNEL_ERROR` failure:
     /// a truncation is never a success.
     pub fn finish(self) -> ExchangeEnd {
+        if let (Phase::Before, Some(error)) = (&self.phase, &self.outside) {
+            return ExchangeEnd::Failed(failed(error, None));
+        }
         let message = match self.phase {
             Phase::Ended(ended) => return ended.end,
-            Phase::InRun => {
-                "the upstream agent's stream was truncated: it ended without a terminal event (RUN_FINISHED \
-                             or RUN_ERROR)"
-                    .to_owned()
-            }
+            Phase::InRun => "the upstream agent's stream was truncated: it ended without a terminal event \
+                             (RUN_FINISHED or RUN_ERROR)"
+                .to_owned(),
             Phase::Before | Phase::InEarlierRun => match self.other_runs.last() {
                 None => "the upstream agent's stream was truncated: it ended without any event".to_owned(),
                 Some(other) => format!(
@@ -188,21 +208,23 @@ fn finished_as(finished: &RunFinished) -> ExchangeEnd {
     }
 }
 
-/// A failure that the upstream agent itself reports.
+/// A failure that the upstream agent itself reports, possibly after it had reported another ending.
 fn failed(error: &RunError, finished: Option<&RunFinished>) -> Failure {
     let code = error.code.as_deref().and_then(ErrorCode::from_wire).unwrap_or(ErrorCode::InternalError);
     let event = Event::RunError(error.clone());
     let mut agui = residual(&event, error.usage.as_deref(), &["type", "message"]);
+    let mut usage = error.usage.as_deref();
     if let Some(finished) = finished {
-        agui.insert("afterFinish".into(), Value::Object(members(&Event::RunFinished(finished.clone()))));
+        agui.insert(AFTER_FINISH.into(), Value::Object(members(&Event::RunFinished(finished.clone()))));
+        // Both events may give an account of the run. The frame has one: the later, if there is a later one.
+        if let Some(account) = members(&event).shift_remove("usage") {
+            agui.insert("usage".into(), account);
+        }
+        usage = usage.or(finished.usage.as_deref());
     }
-    let usage = match (error.usage.as_deref(), finished) {
-        (None, Some(finished)) => all_from_agui(finished.usage.as_deref()),
-        (usage, _) => all_from_agui(usage),
-    };
     Failure {
         agui: Some(agui),
-        usage,
+        usage: all_from_agui(usage),
         detail: error.code.clone().map(|c| format!("{}: {}", c, error.message)),
         ..Failure::new(code, error.message.clone())
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use runwire_agui::{Content, Message, RunAgentInput, UserMessage};
+use runwire_agui::{Content, Message, PROTOCOL_VERSION, RunAgentInput, UserMessage};
 use runwire_bridge::LogState;
 use runwire_frame::{RunStatus, Suspend};
 use runwire_store::{Added, Appender, Created, ExchangeRecord, NewRun, ReadError, RunFilter, RunRecord, Store};
@@ -415,8 +415,9 @@ fn unanswered(suspend: Option<&Suspend>, input: &RunAgentInput) -> Vec<String> {
 fn complete_input(request: RunRequest, run_id: &str) -> RunAgentInput {
     let mut input = match request {
         RunRequest::Input(input) => *input,
-        RunRequest::Prompt(prompt) => {
-            let mut input = RunAgentInput::new("", "", Vec::new());
+        RunRequest::Prompt { prompt, session_id } => {
+            let mut input = RunAgentInput::new(session_id.unwrap_or_default(), "", Vec::new());
+            input.protocol_version = Some(PROTOCOL_VERSION.to_owned());
             let message = UserMessage::new(format!("{run_id}.prompt"), Content::Text(prompt));
             input.messages.push(Message::User(message));
             input

@@ -64,8 +64,8 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
             return Ok(log);
         }
         for entry in page {
-            let frame = Frame::decode(&entry.body())
-                .map_err(|source| RecoverError::Frame { seq: entry.seq(), source })?;
+            let frame =
+                Frame::decode(&entry.body()).map_err(|source| RecoverError::Frame { seq: entry.seq(), source })?;
             log.state.apply(&frame)?;
             if let Data::Suspend(suspend) = frame.data {
                 log.suspend = Some(suspend);

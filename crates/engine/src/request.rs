@@ -10,7 +10,12 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub enum RunRequest {
     /// A prompt: becomes the one user message of an input whose ids the engine makes.
-    Prompt(String),
+    Prompt {
+        /// What the user says.
+        prompt: String,
+        /// The conversation; a new one when not given.
+        session_id: Option<String>,
+    },
     /// A whole input.
     Input(Box<RunAgentInput>),
 }

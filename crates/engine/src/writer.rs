@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use runwire_agui::{Event, RunAgentInput, RunStarted};
 use runwire_bridge::{
-    Agui, COALESCE_MILLIS, Ending, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder,
-    Replayed, ToolOutput, kind, started_members,
+    Agui, COALESCE_MILLIS, Ending, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder, Replayed,
+    ToolOutput, kind, started_members,
 };
 use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentId, Timestamp};
 use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate};
@@ -236,9 +236,10 @@ pub(crate) fn to_append(recorded: Recorded) -> Append {
                 update.ended_at = Some(frame.ts.unix_millis());
                 update.usage = end.usage.as_ref().and_then(|u| serde_json::to_value(u).ok());
                 update.cost = end.cost.as_ref().and_then(|c| serde_json::to_value(c).ok());
-                update.failure = end.failure_class.as_ref().map(|class| {
-                    serde_json::json!({ "code": class, "detail": end.failure_detail })
-                });
+                update.failure = end
+                    .failure_class
+                    .as_ref()
+                    .map(|class| serde_json::json!({ "code": class, "detail": end.failure_detail }));
             }
             _ => {}
         }

@@ -1,1 +1,21 @@
-//! (skeleton)
+//! The HTTP surface: AG-UI, frame streams by SSE and WebSocket, and the run API.
+//!
+//! Handlers translate; they decide nothing about runs. A reader's connection is a cursor over the log and nothing else:
+//! it holds no frame back, buffers none, and its end changes nothing (G8, G9).
+
+mod agui;
+mod app;
+mod auth;
+mod cursor;
+mod event_stream;
+mod frame_stream;
+mod openness;
+mod problem;
+mod projection_stream;
+mod routes;
+mod runs;
+mod websocket;
+
+pub use app::{App, ServerOptions};
+pub use auth::{Principal, TokenError, Tokens};
+pub use routes::{router, serve};

@@ -1,0 +1,99 @@
+//! What every handler shares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use runwire_engine::Engine;
+use runwire_store::{RunRecord, Store};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::{Principal, Tokens};
+use crate::problem::Problem;
+
+/// How the server talks to its clients.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// After so long without anything to send, a stream gets a comment and a WebSocket a ping. Default 15 s.
+    pub keep_alive: Duration,
+    /// A WebSocket peer that answers no ping for so long is gone. Default 45 s.
+    pub gone_after: Duration,
+    /// How long a WebSocket client has for its first message. 5 s, as the protocol has it.
+    pub first_message: Duration,
+    /// A stream is ended after so long, between frames, for the client to resume. Default: never.
+    pub stream_max_age: Option<Duration>,
+    /// What a stream tells an EventSource to wait before it reconnects. Default 1 s.
+    pub retry: Duration,
+    /// The largest request body, in bytes. Default 16 MiB.
+    pub max_body_bytes: usize,
+    /// Origins whose pages may use this server from a browser. Default: none but its own.
+    pub cors_origins: Vec<String>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> ServerOptions {
+        ServerOptions {
+            keep_alive: Duration::from_secs(15),
+            gone_after: Duration::from_secs(45),
+            first_message: Duration::from_secs(5),
+            stream_max_age: None,
+            retry: Duration::from_secs(1),
+            max_body_bytes: 16 * 1024 * 1024,
+            cors_origins: Vec::new(),
+        }
+    }
+}
+
+/// The server's parts. Cheap to clone; every handler has one.
+#[derive(Clone)]
+pub struct App {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub engine: Engine,
+    pub tokens: Option<Tokens>,
+    pub options: ServerOptions,
+    /// Cancelled when connections have to end: streams finish the frame that they are at.
+    pub closing: CancellationToken,
+    /// WebSocket connections, which outlive the request that they came from.
+    pub connections: TaskTracker,
+}
+
+impl App {
+    /// A server over this engine. Without tokens everybody may do everything, so it must be reachable from this machine
+    /// only.
+    pub fn new(engine: Engine, tokens: Option<Tokens>, options: ServerOptions) -> App {
+        App {
+            inner: Arc::new(Inner {
+                engine,
+                tokens,
+                options,
+                closing: CancellationToken::new(),
+                connections: TaskTracker::new(),
+            }),
+        }
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        self.inner.engine.store()
+    }
+
+    pub(crate) fn options(&self) -> &ServerOptions {
+        &self.inner.options
+    }
+
+    /// The run, if there is one and the principal may see it. The two cannot be told apart: the same work is done and
+    /// the same problem comes out.
+    pub(crate) async fn visible_run(&self, principal: &Principal, run_id: &str) -> Result<RunRecord, Problem> {
+        let record = self.store().run(run_id).await?;
+        match record {
+            Some(record) if principal.may_see(&record) => Ok(record),
+            _ => Err(Problem::run_not_found(run_id)),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! An SSE response: what both streams have in common.
+//!
+//! The body is pulled: nothing is read from the log before the socket takes it.
+
+use std::future::Future;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use runwire_agui::SseEncoder;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+
+/// Where the events of a stream come from.
+pub(crate) trait Source: Send + 'static {
+    /// The next whole events as they go onto the wire; `None` when no more will come. Must be cancel-safe.
+    ///
+    /// An error cuts the connection, so that the client resumes rather than takes it for the end.
+    fn next(&mut self) -> impl Future<Output = Result<Option<Bytes>, StreamError>> + Send;
+}
+
+/// Why a stream was cut.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StreamError {
+    #[error(transparent)]
+    Read(#[from] runwire_store::ReadError),
+    #[error(transparent)]
+    Decode(#[from] runwire_frame::DecodeError),
+    #[error(transparent)]
+    Projection(#[from] runwire_bridge::ProjectionError),
+}
+
+struct Sending<S> {
+    source: S,
+    first: Option<Bytes>,
+    keep_alive: Duration,
+    ends_at: Option<Instant>,
+    closing: CancellationToken,
+}
+
+/// Sends what the source gives, comments in silence, and ends cleanly between events when the connection is old enough
+/// or the server goes.
+pub(crate) fn respond(app: &App, source: impl Source) -> Response {
+    let options = app.options();
+    let mut first = Vec::new();
+    SseEncoder::encode_retry(&mut first, u64::try_from(options.retry.as_millis()).unwrap_or(u64::MAX));
+    let sending = Sending {
+        source,
+        first: Some(first.into()),
+        keep_alive: options.keep_alive,
+        ends_at: options.stream_max_age.map(|age| Instant::now() + age),
+        closing: app.inner.closing.clone(),
+    };
+    let body = stream::unfold(sending, |mut sending| async move { sending.next().await.map(|chunk| (chunk, sending)) });
+    let mut response = (StatusCode::OK, Body::from_stream(body)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+impl<S: Source> Sending<S> {
+    async fn next(&mut self) -> Option<Result<Bytes, StreamError>> {
+        if let Some(first) = self.first.take() {
+            return Some(Ok(first));
+        }
+        if self.closing.is_cancelled() || self.ends_at.is_some_and(|end| Instant::now() >= end) {
+            return None;
+        }
+        let ends_at = self.ends_at;
+        let old = async {
+            match ends_at {
+                Some(end) => tokio::time::sleep_until(end).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            next = self.source.next() => match next {
+                Ok(chunk) => chunk.map(Ok),
+                Err(error) => {
+                    tracing::error!(%error, "a stream was cut");
+                    Some(Err(error))
+                }
+            },
+            () = self.closing.cancelled() => None,
+            () = old => None,
+            () = tokio::time::sleep(self.keep_alive) => {
+                let mut comment = Vec::new();
+                SseEncoder::encode_comment(&mut comment, "");
+                Some(Ok(comment.into()))
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Errors as RFC 9457 problem details.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use runwire_engine::{CancelError, CreateRunError};
+use runwire_store::{ReadError, TailError};
+use serde_json::{Map, Value, json};
+
+/// What went wrong with a request, for the person who made it.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    title: &'static str,
+    detail: String,
+    /// Members beyond the standard ones, for programs.
+    members: Map<String, Value>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, title: &'static str, detail: impl Into<String>) -> Problem {
+        Problem { status, title, detail: detail.into(), members: Map::new() }
+    }
+
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Problem {
+        self.members.insert(key.to_owned(), value.into());
+        self
+    }
+
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "Bad request", detail)
+    }
+
+    pub(crate) fn unprocessable(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Unprocessable content", detail)
+    }
+
+    pub(crate) fn unauthorized() -> Problem {
+        Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "Unauthorized",
+            "this server wants `Authorization: Bearer TOKEN` with a token that it knows",
+        )
+    }
+
+    pub(crate) fn run_not_found(run_id: &str) -> Problem {
+        Problem::new(
+            StatusCode::NOT_FOUND,
+            "Run not found",
+            format!("there is no run `{run_id}` that this request may see"),
+        )
+    }
+
+    /// The cursor is older than what was kept (G7).
+    pub(crate) fn gone(oldest: u64) -> Problem {
+        Problem::new(
+            StatusCode::GONE,
+            "Frames are gone",
+            format!("frames before {oldest} were not kept; resume after {} or start over", oldest.saturating_sub(1)),
+        )
+        .with("oldest", oldest)
+    }
+
+    /// The cursor is past the last frame (G7).
+    pub(crate) fn past_head(head: u64) -> Problem {
+        Problem::new(
+            StatusCode::RANGE_NOT_SATISFIABLE,
+            "Cursor past the head",
+            format!("the run's last frame is {head}; a cursor cannot be past it"),
+        )
+        .with("head", head)
+    }
+
+    fn internal(error: &dyn std::error::Error) -> Problem {
+        tracing::error!(%error, "a request failed");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", error.to_string())
+    }
+
+    fn unavailable(error: &dyn std::error::Error) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Unavailable", error.to_string())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut body = json!({
+            "type": "about:blank",
+            "title": self.title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        if let Value::Object(body) = &mut body {
+            body.extend(self.members);
+        }
+        let mut response = (self.status, body.to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+impl From<ReadError> for Problem {
+    fn from(error: ReadError) -> Problem {
+        match error {
+            ReadError::Gone { oldest } => Problem::gone(oldest),
+            error => Problem::internal(&error),
+        }
+    }
+}
+
+impl Problem {
+    /// A tail of this run could not be opened.
+    pub(crate) fn from_tail(error: TailError, run_id: &str) -> Problem {
+        match error {
+            TailError::UnknownRun => Problem::run_not_found(run_id),
+            TailError::PastHead { head } => Problem::past_head(head),
+            TailError::Gone { oldest } => Problem::gone(oldest),
+            error => Problem::internal(&error),
+        }
+    }
+}
+
+impl From<CreateRunError> for Problem {
+    fn from(error: CreateRunError) -> Problem {
+        let detail = error.to_string();
+        match error {
+            CreateRunError::UnknownAgent { .. } => Problem::new(StatusCode::NOT_FOUND, "Agent not found", detail),
+            CreateRunError::OtherInput { .. } => Problem::new(StatusCode::CONFLICT, "Other input", detail),
+            CreateRunError::SessionNotYours { .. } => Problem::new(StatusCode::FORBIDDEN, "Not yours", detail),
+            CreateRunError::NothingSuspended { .. } => Problem::new(StatusCode::CONFLICT, "Nothing to resume", detail),
+            CreateRunError::ResumeIncomplete { missing, .. } => {
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Resume incomplete", detail).with("missing", missing)
+            }
+            error @ CreateRunError::ShuttingDown => Problem::unavailable(&error),
+            error @ (CreateRunError::Create(_)
+            | CreateRunError::Exchange(_)
+            | CreateRunError::Append(_)
+            | CreateRunError::Ownership(_)) => {
+                tracing::error!(%error, "a run could not be created");
+                Problem::unavailable(&error)
+            }
+            error @ (CreateRunError::Read(_) | CreateRunError::Log(_)) => Problem::internal(&error),
+        }
+    }
+}
+
+impl From<CancelError> for Problem {
+    fn from(error: CancelError) -> Problem {
+        match error {
+            CancelError::UnknownRun(run_id) => Problem::run_not_found(&run_id),
+            error => Problem::internal(&error),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Which request goes where, and serving them.
+
+use std::future::IntoFuture as _;
+use std::io;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt as _;
+use axum::{Json, Router};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+
+use crate::app::App;
+use crate::problem::Problem;
+use crate::{agui, frame_stream, runs, websocket};
+
+/// All routes of the server.
+pub fn router(app: App) -> Router {
+    let options = app.options();
+    let limit = DefaultBodyLimit::max(options.max_body_bytes);
+    let cors = cors(&options.cors_origins);
+    Router::new()
+        .route("/", get(index))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/agui/{agent}", post(agui::run))
+        .route("/v2/runs", post(runs::create).get(runs::list))
+        .route("/v2/runs/{id}", get(runs::get))
+        .route("/v2/runs/{id}/stream", get(frame_stream::stream))
+        .route("/v2/runs/{id}/ws", get(websocket::upgrade))
+        .route("/v2/runs/{id}/frames", get(frame_stream::page))
+        .route("/v2/runs/{id}/agui", get(agui::follow))
+        .route("/v2/runs/{id}/cancel", post(runs::cancel))
+        .route("/v2/runs/{id}/segments/{segment}/payload", get(runs::payload))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(limit)
+        .layer(cors)
+        .with_state(app)
+}
+
+fn cors(origins: &[String]) -> CorsLayer {
+    let origin = if origins.iter().any(|o| o == "*") {
+        AllowOrigin::any()
+    } else {
+        AllowOrigin::list(origins.iter().filter_map(|o| HeaderValue::try_from(o).ok()))
+    };
+    CorsLayer::new()
+        .allow_origin(origin)
+        .allow_methods([Method::GET, Method::POST])
+        .allow_headers([
+            header::ACCEPT,
+            header::AUTHORIZATION,
+            header::CONTENT_TYPE,
+            HeaderName::from_static("last-event-id"),
+        ])
+        .expose_headers([header::LOCATION, HeaderName::from_static("runwire-run-id")])
+        .max_age(Duration::from_secs(600))
+}
+
+async fn index(State(app): State<App>) -> Response {
+    let agents: Vec<_> =
+        app.engine().agents().values().map(|a| json!({ "agent_id": a.id, "description": a.description })).collect();
+    Json(json!({
+        "name": "runwire",
+        "version": env!("CARGO_PKG_VERSION"),
+        "agents": agents,
+        "routes": {
+            "agui": "POST /agui/{agent}",
+            "create": "POST /v2/runs",
+            "runs": "GET /v2/runs",
+            "run": "GET /v2/runs/{id}",
+            "stream": "GET /v2/runs/{id}/stream",
+            "websocket": "GET /v2/runs/{id}/ws",
+            "frames": "GET /v2/runs/{id}/frames",
+            "events": "GET /v2/runs/{id}/agui",
+            "cancel": "POST /v2/runs/{id}/cancel",
+            "payload": "GET /v2/runs/{id}/segments/{segment}/payload",
+            "health": "GET /healthz",
+        },
+    }))
+    .into_response()
+}
+
+/// The process answers.
+async fn healthz() -> Response {
+    Json(json!({ "status": "ok" })).into_response()
+}
+
+/// The store takes and gives what it is asked.
+async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
+    match app.store().health() {
+        Ok(()) => Ok(Json(json!({ "status": "ready" })).into_response()),
+        Err(error) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not ready", error.to_string())),
+    }
+}
+
+async fn not_found(uri: axum::http::Uri) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "Not found", format!("there is nothing at `{}`", uri.path()))
+}
+
+async fn method_not_allowed(method: Method, uri: axum::http::Uri) -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "Method not allowed",
+        format!("`{}` does not take {method}", uri.path()),
+    )
+}
+
+/// Serves until `shutdown` is cancelled; then takes no more connections, ends the streams that are open between frames,
+/// and returns when every connection is gone.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(listener: TcpListener, app: App, shutdown: CancellationToken) -> io::Result<()> {
+    let closing = app.inner.closing.clone();
+    let connections = app.inner.connections.clone();
+    // A frame must not wait for the next one to fill a packet.
+    let listener = listener.tap_io(|socket| {
+        if let Err(error) = socket.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY could not be set");
+        }
+    });
+    let stop = async move {
+        shutdown.cancelled().await;
+        closing.cancel();
+    };
+    axum::serve(listener, router(app)).with_graceful_shutdown(stop).into_future().await?;
+    connections.close();
+    connections.wait().await;
+    Ok(())
+}
