@@ -144,20 +144,33 @@ fn translate_messages(messages: &mut Value, path: &str, event: usize, warnings: 
     let Value::Array(messages) = messages else { return };
     for (index, message) in messages.iter_mut().enumerate() {
         let Some(Value::Array(parts)) = message.get_mut("content") else { continue };
-        for (place, part) in parts.iter_mut().enumerate() {
-            let path = format!("{path}/{index}/content/{place}");
-            if let Value::Object(members) = &mut *part {
-                drop_null(members, "metadata", &path, event, warnings);
-            }
-            // CopilotKit writes a binary part beside the modern part of the same bytes only in its own history; a
-            // duplicate is harmless and is kept.
-            if let Some(modern) = modern_part(part) {
-                let kind = modern["type"].as_str().unwrap_or_default();
-                let message = format!("The retired binary part at {path} was translated to a part of type {kind}.");
-                warnings.push(retired_shape(message, event, path));
-                *part = modern;
-            }
+        translate_parts(parts, &format!("{path}/{index}/content"), event, warnings);
+    }
+}
+
+fn translate_parts(parts: &mut Vec<Value>, path: &str, event: usize, warnings: &mut Vec<Warning>) {
+    let key = |part: &Value| format!("{}{}", part["type"], part["source"]);
+    let retired = |part: &Value| part["type"] == "binary";
+    // A client of the change-over sends the same bytes in both shapes, for peers of either age.
+    let mut held: HashSet<String> = match parts.iter().any(retired) {
+        true => parts.iter().filter(|part| !retired(part)).map(key).collect(),
+        false => HashSet::new(),
+    };
+    for (place, mut part) in std::mem::take(parts).into_iter().enumerate() {
+        let path = format!("{path}/{place}");
+        if let Value::Object(members) = &mut part {
+            drop_null(members, "metadata", &path, event, warnings);
         }
+        if let Some(modern) = modern_part(&part) {
+            let kind = modern["type"].as_str().unwrap_or_default();
+            let message = format!("The retired binary part at {path} was translated to a part of type {kind}.");
+            warnings.push(retired_shape(message, event, path));
+            if !held.insert(key(&modern)) {
+                continue;
+            }
+            part = modern;
+        }
+        parts.push(part);
     }
 }
 

@@ -133,3 +133,25 @@ fn an_input_is_echoed_as_it_came() {
         assert_eq!(serde_json::to_value(decode(input.clone()).0).unwrap(), input);
     }
 }
+
+#[test]
+fn bytes_that_come_in_both_the_retired_and_the_current_shape_are_kept_once() {
+    let (input, _) =
+        decode(json!({"threadId": "t", "runId": "r", "messages": [{"id": "u", "role": "user", "content": [
+            {"type": "binary", "mimeType": "image/png", "data": "AAAA"},
+            {"type": "text", "text": "look"},
+            {"type": "image", "source": {"type": "data", "value": "AAAA", "mimeType": "image/png"}},
+        ]}]}));
+    let Message::User(user) = &input.messages[0] else { panic!() };
+    let Content::Parts(parts) = &user.content else { panic!() };
+    assert!(matches!(&parts[..], [ContentPart::Text(_), ContentPart::Image(_)]));
+}
+
+#[test]
+fn a_binary_part_that_carries_only_an_id_has_no_bytes_and_is_left_out() {
+    let (input, warnings) = decode(json!({"threadId": "t", "runId": "r", "messages": [{"id": "u", "role": "user",
+        "content": [{"type": "binary", "mimeType": "image/png", "id": "x"}]}]}));
+    let Message::User(user) = &input.messages[0] else { panic!() };
+    assert_eq!(user.content, Content::Parts(vec![]));
+    assert_eq!(warnings, [(WarningRule::UnknownMember, "/messages/0/content/0".to_owned())]);
+}

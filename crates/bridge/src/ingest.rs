@@ -141,8 +141,7 @@ impl Ingest {
             }
             Event::StepFinished(e) => {
                 if let Some(segment) = self.steps.remove(&(owner(event), e.step_name.clone())) {
-                    let agui = extras(event).or_else(|| event.subagent_run_id().map(|_| Map::new()));
-                    recorder.end(now, segment, Ending { agui, ..Ending::completed() });
+                    recorder.end(now, segment, Ending { agui: extras(event), ..Ending::completed() });
                 }
             }
             Event::SubagentStarted(e) => {

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use runwire_frame::{
-    Data, Frame, RunStatus, SegmentId, SegmentKind, SegmentStart, Suspend, SuspendKind, Timestamp, UsageLedger,
+    Data, Frame, RunStart, RunStatus, SegmentId, SegmentKind, SegmentStart, Suspend, SuspendKind, Timestamp, Usage,
+    UsageLedger,
 };
 
 use serde_json::{Map, Value};
 
-use crate::usage::{add_all, exchange_usage};
+use crate::usage::{ATTEMPT_USAGE, EXCHANGE_USAGE, account, add_all};
 
 /// Under `agui` of a tool's `segment.start`: which call it is.
 pub(crate) const TOOL_CALL_ID: &str = "toolCallId";
@@ -38,13 +39,17 @@ pub(crate) struct ToolState {
 }
 
 /// A fold over a run's log: what a writer must know to continue it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LogState {
     pub(crate) run_id: Arc<str>,
     pub(crate) head: u64,
     pub(crate) last_ts: Timestamp,
     pub(crate) status: RunStatus,
     pub(crate) attempt: u32,
+    /// What the last `run.start` said.
+    pub(crate) start: Option<RunStart>,
+    /// Whether the attempt has begun and is not given up for the next.
+    pub(crate) in_attempt: bool,
     pub(crate) started_at: Option<Timestamp>,
     /// By number, so that closing in reverse closes what is inside before what is around it.
     pub(crate) open: BTreeMap<u64, OpenSegment>,
@@ -107,6 +112,8 @@ impl LogState {
             last_ts: Timestamp::from_unix_millis(i64::MIN),
             status: RunStatus::Queued,
             attempt: 0,
+            start: None,
+            in_attempt: false,
             started_at: None,
             open: BTreeMap::new(),
             last_segment: 0,
@@ -149,9 +156,14 @@ impl LogState {
         match &frame.data {
             Data::RunStart(start) => {
                 self.attempt = start.attempt;
+                self.start = Some(start.clone());
+                self.in_attempt = true;
                 self.started_at.get_or_insert(frame.ts);
             }
-            Data::RunStatus(change) => self.status = change.status,
+            Data::RunStatus(change) => {
+                self.status = change.status;
+                self.in_attempt &= change.status != RunStatus::Retrying;
+            }
             Data::RunEnd(_) => self.ended = true,
             Data::Suspend(suspend) => self.suspend(frame, suspend)?,
             Data::Resume(_) => self.suspend_kind = None,
@@ -178,7 +190,10 @@ impl LogState {
                 tool.arguments_complete |= call.arguments.is_some();
             }
             Data::ToolResult(_) => self.tool_mut(frame)?.answered = true,
-            Data::Error(error) => self.last_error = Some((error.code.as_str().to_owned(), error.message.clone())),
+            Data::Error(error) => {
+                add_all(&mut self.exchange_usage, &usage_in(frame, ATTEMPT_USAGE)?);
+                self.last_error = Some((error.code.as_str().to_owned(), error.message.clone()));
+            }
             Data::Notice(_) => {}
         }
         self.head = frame.seq;
@@ -203,9 +218,7 @@ impl LogState {
 
     /// The exchange is over; what it used is in the frame, because the frame alone must be enough to go on from.
     fn suspend(&mut self, frame: &Frame, suspend: &Suspend) -> Result<(), LogStateError> {
-        let usage = exchange_usage(agui(&suspend.extra))
-            .map_err(|e| LogStateError::Usage { seq: frame.seq, problem: e.to_string() })?;
-        add_all(&mut self.earlier_usage, &usage.unwrap_or_default());
+        add_all(&mut self.earlier_usage, &usage_in(frame, EXCHANGE_USAGE)?);
         self.exchange_usage = UsageLedger::default();
         self.suspend_kind = Some(suspend.kind);
         Ok(())
@@ -229,6 +242,12 @@ fn tool_state(frame: &Frame, start: &SegmentStart) -> Result<Option<ToolState>, 
         arguments_complete: false,
         answered: false,
     }))
+}
+
+fn usage_in(frame: &Frame, key: &str) -> Result<Vec<Usage>, LogStateError> {
+    let usage = account(agui(frame.data.extra()), key);
+    let usage = usage.map_err(|e| LogStateError::Usage { seq: frame.seq, problem: e.to_string() })?;
+    Ok(usage.unwrap_or_default())
 }
 
 /// The AG-UI members of a frame's data.

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use crate::log_state::agui;
 use crate::upstream::AFTER_FINISH;
-use crate::usage::{EXCHANGE_USAGE, all_to_agui, exchange_usage};
+use crate::usage::{EXCHANGE_USAGE, account, all_to_agui};
 
 pub use peer::Peer;
 use view::View;
@@ -235,7 +235,7 @@ impl Projection {
     fn run_end(&mut self, frame: &Frame, end: &RunEnd, out: &mut Vec<Event>) -> Result<(), ProjectionError> {
         let mut said = agui(&end.extra).cloned().unwrap_or_default();
         // Earlier exchanges have reported their own usage; this one's is apart where there were any.
-        let own = exchange_usage(Some(&said))
+        let own = account(Some(&said), EXCHANGE_USAGE)
             .map_err(|e| ProjectionError::Event { seq: frame.seq, problem: e.to_string() })?;
         said.shift_remove(EXCHANGE_USAGE);
         let usage = all_to_agui(own.as_deref().or(end.usage.as_deref()));
@@ -303,7 +303,7 @@ impl Projection {
         let mut finished = RunFinished::new(&*self.thread_id, &*self.run_id);
         finished.outcome = Some(RunFinishedOutcome::Interrupt { interrupts });
         let mut rest = agui(&suspend.extra).cloned().unwrap_or_default();
-        finished.usage = all_to_agui(exchange_usage(Some(&rest)).map_err(problem)?.as_deref());
+        finished.usage = all_to_agui(account(Some(&rest), EXCHANGE_USAGE).map_err(problem)?.as_deref());
         rest.shift_remove(EXCHANGE_USAGE);
         out.push(merge(frame, Event::RunFinished(finished), Some(&rest))?);
         self.in_exchange = false;

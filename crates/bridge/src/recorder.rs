@@ -26,7 +26,7 @@ use crate::ending::{Completion, Failure, Suspension};
 use crate::log_state::{LogState, OpenSegment, TOOL_CALL_ID, ToolState};
 use crate::segment::{Ending, Open, Opening, kind};
 use crate::tool_output::{Payload, Preview, ToolOutput};
-use crate::usage::{EXCHANGE_USAGE, add_all};
+use crate::usage::{ATTEMPT_USAGE, EXCHANGE_USAGE, add_all};
 
 /// What an AG-UI event says beyond its frame; travels under the additive data key `agui`.
 pub type Agui = Option<Map<String, Value>>;
@@ -198,13 +198,8 @@ impl Recorder {
             self.flush(now);
         }
         let first = self.state.open.get(&segment).is_some_and(|s| !s.has_delta);
-        let pending = self.pending.get_or_insert_with(|| PendingDelta {
-            segment,
-            kind,
-            text: String::new(),
-            since: now,
-            agui,
-        });
+        let pending =
+            self.pending.get_or_insert_with(|| PendingDelta { segment, kind, text: String::new(), since: now, agui });
         pending.text.push_str(text);
         // Time to first token is never paid for coalescing.
         if first || pending.is_large() {
@@ -353,23 +348,31 @@ impl Recorder {
     }
 
     /// The work is done: closes what is open, then `run.status` → `completed` and `run.end`.
+    ///
+    /// A run that is being stopped ends `cancelled` instead, and without its result: that is how stopping ends.
     pub fn complete(mut self, now: Timestamp, completion: Completion) -> Recorded {
-        if !self.finish_ended(now) {
-            self.close_all(now, SegmentStatus::Completed);
-            self.reach(now, RunStatus::Completed);
-            self.run_end(now, EndStatus::Completed, &completion.usage, completion.cost, None, completion.agui);
+        if self.finish_ended(now) || self.end_stopping(now, &completion.usage) {
+            return self.out;
         }
+        self.begin_due_attempt(now);
+        self.close_all(now, SegmentStatus::Completed);
+        self.reach(now, RunStatus::Completed);
+        self.run_end(now, EndStatus::Completed, &completion.usage, completion.cost, None, completion.agui);
         self.out
     }
 
     /// The work could not be done: `error`, closes what is open, then `run.status` → `failed` and `run.end`.
+    ///
+    /// A run that is being stopped ends `cancelled` instead.
     pub fn fail(mut self, now: Timestamp, failure: Failure) -> Recorded {
-        if !self.finish_ended(now) {
-            let usage = failure.usage.clone();
-            let class = self.report(now, failure);
-            self.reach(now, RunStatus::Failed);
-            self.run_end(now, EndStatus::Failed, &usage, None, Some(class), None);
+        if self.finish_ended(now) || self.end_stopping(now, &failure.usage) {
+            return self.out;
         }
+        self.begin_due_attempt(now);
+        let usage = failure.usage.clone();
+        let class = self.report(now, failure);
+        self.reach(now, RunStatus::Failed);
+        self.run_end(now, EndStatus::Failed, &usage, None, Some(class), None);
         self.out
     }
 
@@ -379,17 +382,16 @@ impl Recorder {
     ///
     /// A run that is being stopped is not tried again: it ends `cancelled`, and the state says that it
     /// [ended](LogState::ended).
-    pub fn retry(mut self, now: Timestamp, failure: Failure) -> (Recorded, LogState) {
-        if self.finish_ended(now) || self.state.status == RunStatus::Retrying {
-            return (self.out, self.state);
+    pub fn retry(mut self, now: Timestamp, mut failure: Failure) -> (Recorded, LogState) {
+        let between_attempts = self.state.status == RunStatus::Retrying && !self.state.in_attempt;
+        if !between_attempts && !self.finish_ended(now) && !self.end_stopping(now, &failure.usage) {
+            // There is no run.end to count it in, and the log must not forget it until there is.
+            if !failure.usage.is_empty() {
+                insert_usage(&mut failure.agui, ATTEMPT_USAGE, &failure.usage);
+            }
+            self.report(now, failure);
+            self.reach(now, RunStatus::Retrying);
         }
-        let usage = failure.usage.clone();
-        if self.state.status == RunStatus::Cancelling {
-            self.end_cancelled(now, &usage, None);
-            return (self.out, self.state);
-        }
-        self.report(now, failure);
-        self.reach(now, RunStatus::Retrying);
         (self.out, self.state)
     }
 
@@ -415,6 +417,26 @@ impl Recorder {
         self.out
     }
 
+    /// What is being stopped has one ending left, whatever its work comes to. Says whether it is.
+    fn end_stopping(&mut self, now: Timestamp, usage: &[Usage]) -> bool {
+        let stopping = self.state.status == RunStatus::Cancelling;
+        if stopping {
+            self.end_cancelled(now, usage, None);
+        }
+        stopping
+    }
+
+    /// Between two attempts there is nothing that could complete or fail, so the one that is due has to begin first.
+    fn begin_due_attempt(&mut self, now: Timestamp) {
+        if self.state.status == RunStatus::Retrying
+            && !self.state.in_attempt
+            && let Some(start) = self.state.start.clone()
+        {
+            let attempt = self.state.attempt + 1;
+            self.emit(now, None, Data::RunStart(RunStart { attempt, ..start }));
+        }
+    }
+
     fn end_cancelled(&mut self, now: Timestamp, usage: &[Usage], agui: Agui) {
         self.close_all(now, SegmentStatus::Cancelled);
         self.reach(now, RunStatus::Cancelled);
@@ -426,15 +448,14 @@ impl Recorder {
     /// A run that is being stopped waits for nothing: it ends `cancelled`, and the state says that it
     /// [ended](LogState::ended).
     pub fn suspend(mut self, now: Timestamp, suspension: Suspension) -> (Recorded, LogState) {
-        if self.state.status == RunStatus::Cancelling {
-            self.end_cancelled(now, &suspension.usage, None);
+        if self.finish_ended(now) || self.end_stopping(now, &suspension.usage) {
             return (self.out, self.state);
         }
         let mut usage = self.state.exchange_usage.clone();
         add_all(&mut usage, &suspension.usage);
         let mut agui = suspension.agui;
         if let Some(usage) = usage.entries() {
-            insert_usage(&mut agui, &usage);
+            insert_usage(&mut agui, EXCHANGE_USAGE, &usage);
         }
         let suspend = Suspend {
             kind: suspension.kind,
@@ -473,7 +494,7 @@ impl Recorder {
         add_all(&mut whole, &exchange);
         let mut agui = agui;
         if self.state.earlier_usage != UsageLedger::default() {
-            insert_usage(&mut agui, &exchange);
+            insert_usage(&mut agui, EXCHANGE_USAGE, &exchange);
         }
         let started = self.state.started_at.unwrap_or(now);
         let duration = self.clamp(now).unix_millis() - started.unix_millis();
@@ -551,9 +572,9 @@ fn extra(agui: Agui) -> Map<String, Value> {
     extra
 }
 
-fn insert_usage(agui: &mut Agui, usage: &[Usage]) {
+fn insert_usage(agui: &mut Agui, key: &str, usage: &[Usage]) {
     let usage = serde_json::to_value(usage).expect("usage entries are plain JSON");
-    agui.get_or_insert_default().insert(EXCHANGE_USAGE.into(), usage);
+    agui.get_or_insert_default().insert(key.to_owned(), usage);
 }
 
 fn object(value: Value) -> Map<String, Value> {

@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 /// Under `agui`: what the exchange alone used, where the frame itself has no key for it or says the whole run's.
 pub(crate) const EXCHANGE_USAGE: &str = "exchangeUsage";
 
+/// Under `agui` of an `error` frame: what the attempt that it ends used beside its segments.
+pub(crate) const ATTEMPT_USAGE: &str = "attemptUsage";
+
 /// An AG-UI entry as the frame protocol spells it.
 pub fn usage_from_agui(usage: &TokenUsage) -> Usage {
     Usage {
@@ -53,7 +56,7 @@ pub(crate) fn add_all(ledger: &mut UsageLedger, entries: &[Usage]) {
     }
 }
 
-/// The exchange's own account among a frame's `agui` members, if the frame has one.
-pub(crate) fn exchange_usage(agui: Option<&Map<String, Value>>) -> Result<Option<Vec<Usage>>, serde_json::Error> {
-    agui.and_then(|a| a.get(EXCHANGE_USAGE)).map(|usage| serde_json::from_value(usage.clone())).transpose()
+/// The account among a frame's `agui` members under this key, if the frame has one.
+pub(crate) fn account(agui: Option<&Map<String, Value>>, key: &str) -> Result<Option<Vec<Usage>>, serde_json::Error> {
+    agui.and_then(|a| a.get(key)).map(|usage| serde_json::from_value(usage.clone())).transpose()
 }

@@ -244,6 +244,7 @@ macro_rules! frame_types {
 
         /// What a frame says: its type together with the data of that type.
         #[derive(Clone, Debug, PartialEq)]
+        #[allow(clippy::large_enum_variant, reason = "the large ones end segments and runs; boxing them saves nothing")]
         pub enum Data {
             $($(#[$doc])* $variant($data),)+
         }

@@ -1,1 +1,57 @@
-fn main() {}
+//! Runwire: runs AI agents, or fronts agents that already exist, and delivers every run as a durable, resumable event
+//! stream.
+
+mod cancel;
+mod check;
+mod cli;
+mod config;
+mod demo;
+mod duration;
+mod exit;
+mod follow;
+mod printer;
+mod runs;
+mod serve;
+mod signals;
+mod start;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::{Cli, Command};
+use crate::exit::Exit;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // Both TLS providers may be compiled in by dependencies; without a choice rustls would refuse to choose.
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        eprintln!("runwire: another TLS provider was installed first; going on with that");
+    }
+    cli::log_to_stderr(&cli.command);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("runwire: the asynchronous runtime cannot be started: {error}");
+            return Exit::CouldNot.into();
+        }
+    };
+    let done = runtime.block_on(async {
+        match cli.command {
+            Command::Serve(args) => serve::run(args).await,
+            Command::Demo(args) => demo::run(args).await,
+            Command::Run(args) => follow::run(args).await,
+            Command::Tail(args) => follow::tail(args).await,
+            Command::Runs(args) => runs::run(args).await,
+            Command::Cancel(args) => cancel::run(args).await,
+            Command::Check(args) => check::run(args).await,
+        }
+    });
+    match done {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("runwire: {error:#}");
+            Exit::CouldNot.into()
+        }
+    }
+}

@@ -13,7 +13,7 @@ use crate::problem::Problem;
 
 /// Who makes a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Principal {
+pub(crate) struct Principal {
     /// `None` on a server without tokens.
     name: Option<String>,
     all_runs: bool,
@@ -26,7 +26,8 @@ impl Principal {
     }
 
     /// The name that runs created by this principal carry.
-    pub fn name(&self) -> Option<&str> {
+    #[cfg(test)]
+    pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 

@@ -17,5 +17,5 @@ mod runs;
 mod websocket;
 
 pub use app::{App, ServerOptions};
-pub use auth::{Principal, TokenError, Tokens};
+pub use auth::{TokenError, Tokens};
 pub use routes::{router, serve};

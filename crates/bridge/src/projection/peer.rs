@@ -55,8 +55,7 @@ impl Projection {
     /// Whether an ending that a failure came after can be told before that failure. Where it cannot, the failure alone
     /// says how the run ended.
     pub(super) fn peer_takes_before_error(&self, finished: &Event) -> bool {
-        let cancelled =
-            matches!(finished, Event::RunFinished(f) if f.outcome == Some(RunFinishedOutcome::Cancelled));
+        let cancelled = matches!(finished, Event::RunFinished(f) if f.outcome == Some(RunFinishedOutcome::Cancelled));
         self.peer == Peer::Current || !cancelled
     }
 

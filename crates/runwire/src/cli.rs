@@ -1,0 +1,229 @@
+//! The command line.
+
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+/// Runs AI agents, or fronts agents that already exist, and delivers every run as a durable, resumable event stream.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, the run completed, or the stream conforms; 1 the run failed, or the stream does not
+conform; 2 it could not be done; 3 the run was cancelled; 4 the run waits for an answer.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve agents over HTTP
+    Serve(ServeArgs),
+    /// Show it all: a server, an agent, a run that is followed, cut and resumed
+    Demo(DemoArgs),
+    /// Start a run of an agent and follow it
+    Run(RunArgs),
+    /// Follow a run, live or finished
+    Tail(TailArgs),
+    /// List runs, newest first
+    Runs(RunsArgs),
+    /// Stop a run
+    Cancel(CancelArgs),
+    /// Say what an AG-UI client would make of a captured stream
+    Check(CheckArgs),
+}
+
+/// Where a server listens and what it keeps its runs in.
+#[derive(Debug, Args)]
+pub struct ListenArgs {
+    /// Address to listen on [default: 127.0.0.1:7171]; port 0 takes a free one
+    #[arg(long, env = "RUNWIRE_LISTEN", value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Where runs are kept [default: runwire.db]
+    #[arg(long, env = "RUNWIRE_STORE", value_name = "PATH")]
+    pub store: Option<PathBuf>,
+    /// What a commit waits for [default: normal]
+    #[arg(long, env = "RUNWIRE_SYNC", value_name = "MODE")]
+    pub sync: Option<SyncMode>,
+}
+
+/// What a commit waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SyncMode {
+    /// The operating system has the data: survives a crash of the server
+    Normal,
+    /// The disk has the data: survives a power loss too
+    Full,
+}
+
+/// `runwire serve`
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Configuration file (TOML); without one the `demo` agent is served
+    #[arg(long, short, env = "RUNWIRE_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub listen: ListenArgs,
+    /// Print what a program may want to read as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `runwire demo`
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// What to ask the agent
+    #[arg(default_value = "How durable is a stream that I can walk away from?")]
+    pub prompt: String,
+    #[command(flatten)]
+    pub listen: ListenArgs,
+    /// Exit after the run instead of serving on
+    #[arg(long)]
+    pub once: bool,
+    /// Print frames and a summary as JSON lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which server a command talks to.
+#[derive(Debug, Args)]
+pub struct ServerArgs {
+    /// The server
+    #[arg(long, env = "RUNWIRE_SERVER", default_value = "http://127.0.0.1:7171", value_name = "URL")]
+    pub server: String,
+    /// The token that it wants
+    #[arg(long, env = "RUNWIRE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// Print what a program may want to read as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `runwire run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Which agent
+    pub agent: String,
+    /// What to ask it
+    pub prompt: String,
+    /// The conversation to go on with [default: a new one]
+    #[arg(long, value_name = "SESSION")]
+    pub session: Option<String>,
+    /// The transport to follow by
+    #[arg(long, value_enum, default_value_t = TransportArg::Sse)]
+    pub transport: TransportArg,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// `runwire tail`
+#[derive(Debug, Args)]
+pub struct TailArgs {
+    /// Which run
+    pub run: String,
+    /// Begin after this: a frame's `seq`, or with `--protocol agui` an event's id such as 17.0 [default: the start]
+    #[arg(long, value_name = "N")]
+    pub after: Option<String>,
+    /// What to follow
+    #[arg(long, value_enum, default_value_t = ProtocolArg::Frame)]
+    pub protocol: ProtocolArg,
+    /// The transport to follow by; AG-UI has only sse
+    #[arg(long, value_enum, default_value_t = TransportArg::Sse)]
+    pub transport: TransportArg,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// The protocols that a run can be followed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProtocolArg {
+    /// Frame protocol v2
+    Frame,
+    /// AG-UI 1.0
+    Agui,
+}
+
+/// The transports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransportArg {
+    /// Server-Sent Events
+    Sse,
+    /// WebSocket
+    Ws,
+}
+
+/// `runwire runs`
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// Only runs of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Only runs of this conversation
+    #[arg(long, value_name = "SESSION")]
+    pub session: Option<String>,
+    /// Only runs that stand so; may be given several times
+    #[arg(long, value_name = "STATUS", value_parser = parse_status)]
+    pub status: Vec<runwire_frame::RunStatus>,
+    /// At most so many
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: u32,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// `runwire cancel`
+#[derive(Debug, Args)]
+pub struct CancelArgs {
+    /// Which run
+    pub run: String,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// `runwire check`
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// A captured stream: SSE, JSON lines or a JSON array; `-` for standard input
+    pub source: PathBuf,
+    /// The run input that the client started from (JSON)
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// How to print the report
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub format: FormatArg,
+    /// Short for `--format json`
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    /// For a person
+    Text,
+    /// For a program
+    Json,
+}
+
+fn parse_status(word: &str) -> Result<runwire_frame::RunStatus, String> {
+    let known = || runwire_frame::RunStatus::ALL.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(", ");
+    runwire_frame::RunStatus::from_wire(word).ok_or_else(|| format!("there is {}", known()))
+}
+
+/// Logs go to standard error, so that standard output is what was asked for. `RUNWIRE_LOG` filters them as
+/// `tracing`'s `EnvFilter` does.
+pub fn log_to_stderr(command: &Command) {
+    let level = if matches!(command, Command::Serve(_)) { "info" } else { "warn" };
+    let filter = EnvFilter::try_from_env("RUNWIRE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match command {
+        Command::Serve(args) if args.json => logs.json().init(),
+        _ => logs.with_ansi(std::io::stderr().is_terminal()).init(),
+    }
+}

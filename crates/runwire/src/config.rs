@@ -1,0 +1,385 @@
+//! The configuration: one TOML file, then `RUNWIRE_…` variables, then flags; the later wins.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use runwire_engine::drivers::{AguiDriver, AguiOptions, DemoDriver, DemoOptions};
+use runwire_engine::{Agent, Driver};
+use runwire_server::Tokens;
+use serde::Deserialize;
+
+use crate::cli::{ListenArgs, SyncMode};
+use crate::duration;
+
+/// What the file may say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct File {
+    listen: Option<SocketAddr>,
+    store: Option<PathBuf>,
+    sync: Option<SyncWord>,
+    cors_origins: Vec<String>,
+    #[serde(deserialize_with = "duration::optional")]
+    cancel_grace: Option<Duration>,
+    #[serde(deserialize_with = "duration::optional")]
+    shutdown_grace: Option<Duration>,
+    #[serde(deserialize_with = "duration::optional")]
+    stream_max_age: Option<Duration>,
+    agents: BTreeMap<String, AgentTable>,
+    tokens: Vec<TokenTable>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum SyncWord {
+    Normal,
+    Full,
+}
+
+#[derive(Debug, Deserialize)]
+struct AgentTable {
+    driver: String,
+    description: Option<String>,
+    // demo
+    #[serde(default, deserialize_with = "duration::optional")]
+    pace: Option<Duration>,
+    repeat: Option<u32>,
+    // agui
+    url: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "duration::optional")]
+    connect_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "duration::optional")]
+    idle_timeout: Option<Duration>,
+}
+
+#[derive(Debug, Deserialize)]
+struct TokenTable {
+    name: String,
+    token: Option<String>,
+    token_env: Option<String>,
+    #[serde(default)]
+    runs: RunsWord,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RunsWord {
+    #[default]
+    Own,
+    All,
+}
+
+/// The keys of each table, in one place: what is not here is refused.
+const TOP: &[&str] = &[
+    "listen",
+    "store",
+    "sync",
+    "cors_origins",
+    "cancel_grace",
+    "shutdown_grace",
+    "stream_max_age",
+    "agents",
+    "tokens",
+];
+const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
+const EVERY_AGENT: &[&str] = &["driver", "description"];
+const DRIVERS: &[(&str, &[&str])] =
+    &[("demo", &["pace", "repeat"]), ("agui", &["url", "headers", "connect_timeout", "idle_timeout"])];
+
+/// How a server is set up.
+pub struct Settings {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// What it keeps its runs in.
+    pub store: PathBuf,
+    /// What a commit waits for.
+    pub sync: SyncMode,
+    /// Origins whose pages may use it.
+    pub cors_origins: Vec<String>,
+    /// How long a driver has after a stop.
+    pub cancel_grace: Duration,
+    /// How long runs have when the server stops.
+    pub shutdown_grace: Duration,
+    /// After how long a connection is recycled.
+    pub stream_max_age: Option<Duration>,
+    /// Its agents.
+    pub agents: Vec<Agent>,
+    /// Its tokens; `None` when there are none.
+    pub tokens: Option<Tokens>,
+}
+
+const DEFAULT_PORT: u16 = 7171;
+
+impl Settings {
+    /// Reads the file, if there is one, and puts the flags (and the variables behind them) on top.
+    pub fn load(path: Option<&Path>, flags: &ListenArgs) -> anyhow::Result<Settings> {
+        let file = match path {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
+                parse(&text).with_context(|| format!("the configuration {}", path.display()))?
+            }
+            None => File::default(),
+        };
+        Settings::from_file(file, flags).map_err(|error| match path {
+            Some(path) => error.context(format!("the configuration {}", path.display())),
+            None => error,
+        })
+    }
+
+    fn from_file(file: File, flags: &ListenArgs) -> anyhow::Result<Settings> {
+        let mut agents = Vec::new();
+        for (id, table) in &file.agents {
+            agents.push(agent(id, table).with_context(|| format!("agents.{id}"))?);
+        }
+        if agents.is_empty() {
+            agents.push(demo_agent());
+        }
+        let sync = file.sync.map(|sync| match sync {
+            SyncWord::Normal => SyncMode::Normal,
+            SyncWord::Full => SyncMode::Full,
+        });
+        let settings = Settings {
+            listen: flags.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], DEFAULT_PORT).into()),
+            store: flags.store.clone().or(file.store).unwrap_or_else(|| PathBuf::from("runwire.db")),
+            sync: flags.sync.or(sync).unwrap_or(SyncMode::Normal),
+            cors_origins: origins(file.cors_origins)?,
+            cancel_grace: file.cancel_grace.unwrap_or(Duration::from_secs(5)),
+            shutdown_grace: file.shutdown_grace.unwrap_or(Duration::from_secs(10)),
+            stream_max_age: file.stream_max_age,
+            agents,
+            tokens: tokens(&file.tokens)?,
+        };
+        if settings.tokens.is_none() && !settings.listen.ip().is_loopback() {
+            bail!(
+                "`listen` is {}, which other machines can reach, and no tokens are configured; add a `[[tokens]]` \
+                 table, or listen on a loopback address such as 127.0.0.1:{}",
+                settings.listen,
+                settings.listen.port()
+            );
+        }
+        Ok(settings)
+    }
+}
+
+/// The agent that is there when nothing is configured.
+pub fn demo_agent() -> Agent {
+    Agent {
+        id: "demo".to_owned(),
+        revision: Some(revision("demo")),
+        description: Some("The built-in agent: measures your prompt, and needs no model".to_owned()),
+        driver: Arc::new(DemoDriver::default()),
+    }
+}
+
+fn parse(text: &str) -> anyhow::Result<File> {
+    let table: toml::Table = text.parse()?;
+    check_keys(&table)?;
+    Ok(toml::from_str(text)?)
+}
+
+/// Refuses every key that nothing reads, and names the nearest that something does.
+fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
+    known("", table, TOP, &[])?;
+    for (id, agent) in table.get("agents").and_then(toml::Value::as_table).into_iter().flatten() {
+        let Some(agent) = agent.as_table() else { continue };
+        let place = format!("agents.{id}.");
+        let Some(driver) = agent.get("driver").and_then(toml::Value::as_str) else { continue };
+        let Some((_, keys)) = DRIVERS.iter().find(|(name, _)| *name == driver) else {
+            let names: Vec<&str> = DRIVERS.iter().map(|(name, _)| *name).collect();
+            bail!("{place}driver is `{driver}`{}; there is {}", hint(driver, &names), names.join(", "));
+        };
+        known(&place, agent, EVERY_AGENT, keys)?;
+    }
+    for (i, token) in table.get("tokens").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
+        if let Some(token) = token.as_table() {
+            known(&format!("tokens[{i}]."), token, TOKEN, &[])?;
+        }
+    }
+    Ok(())
+}
+
+fn known(place: &str, table: &toml::Table, keys: &[&str], more: &[&str]) -> anyhow::Result<()> {
+    let all: Vec<&str> = keys.iter().chain(more).copied().collect();
+    for key in table.keys() {
+        if !all.contains(&key.as_str()) {
+            bail!("unknown key `{place}{key}`{}; there is {}", hint(key, &all), all.join(", "));
+        }
+    }
+    Ok(())
+}
+
+/// The nearest known word, if one is near.
+fn hint(word: &str, known: &[&str]) -> String {
+    let nearest = known.iter().map(|k| (strsim::damerau_levenshtein(word, k), k)).min_by_key(|(distance, _)| *distance);
+    match nearest {
+        Some((distance, nearest)) if distance <= word.len().max(nearest.len()) / 2 => {
+            format!(" (did you mean `{nearest}`?)")
+        }
+        _ => String::new(),
+    }
+}
+
+fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
+    if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+        bail!("the name of an agent is made of letters, digits, `-`, `_` and `.`, because it is part of an address");
+    }
+    let driver: Arc<dyn Driver> = match table.driver.as_str() {
+        "demo" => {
+            let defaults = DemoOptions::default();
+            Arc::new(DemoDriver::new(DemoOptions {
+                pace: table.pace.unwrap_or(defaults.pace),
+                repeat: table.repeat.unwrap_or(defaults.repeat),
+            }))
+        }
+        _ => {
+            let Some(url) = &table.url else { bail!("`url` is missing: the address of the upstream agent") };
+            let mut options = AguiOptions::new(url);
+            for (name, value) in &table.headers {
+                options.headers.push((name.clone(), from_environment(value).context(format!("headers.{name}"))?));
+            }
+            options.connect_timeout = table.connect_timeout.unwrap_or(options.connect_timeout);
+            options.idle_timeout = table.idle_timeout.unwrap_or(options.idle_timeout);
+            Arc::new(AguiDriver::new(options)?)
+        }
+    };
+    // What the environment holds is no part of the configuration, so a new secret is no new revision.
+    let revision = Some(revision(&format!("{table:?}")));
+    Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver })
+}
+
+fn revision(configuration: &str) -> String {
+    let digest = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, configuration.as_bytes());
+    format!("rev_{}", &digest.simple().to_string()[..12])
+}
+
+/// Puts the values of variables where the text says `${NAME}`, so that no secret has to stand in a file.
+fn from_environment(text: &str) -> anyhow::Result<String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, after)) = after.split_once('}') else { bail!("`${{` without `}}`") };
+        out.push_str(before);
+        out.push_str(&std::env::var(name).with_context(|| format!("the environment variable {name} is wanted"))?);
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn tokens(tables: &[TokenTable]) -> anyhow::Result<Option<Tokens>> {
+    if tables.is_empty() {
+        return Ok(None);
+    }
+    let mut tokens = Tokens::default();
+    for (i, table) in tables.iter().enumerate() {
+        let secret = match (&table.token, &table.token_env) {
+            (Some(token), None) => token.clone(),
+            (None, Some(name)) => std::env::var(name)
+                .with_context(|| format!("tokens[{i}]: the environment variable {name} is wanted"))?,
+            _ => bail!("tokens[{i}]: one of `token` and `token_env` is wanted"),
+        };
+        tokens.add(&table.name, &secret, table.runs == RunsWord::All).with_context(|| format!("tokens[{i}]"))?;
+    }
+    Ok(Some(tokens))
+}
+
+fn origins(origins: Vec<String>) -> anyhow::Result<Vec<String>> {
+    for origin in &origins {
+        let host = origin.split_once("://").map(|(_, host)| host);
+        if origin != "*" && host.is_none_or(|h| h.is_empty() || h.contains('/')) {
+            bail!("cors_origins: `{origin}` is no origin such as http://localhost:3000");
+        }
+    }
+    Ok(origins)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn settings(text: &str) -> anyhow::Result<Settings> {
+        let flags = ListenArgs { listen: None, store: None, sync: None };
+        Settings::from_file(parse(text)?, &flags)
+    }
+
+    fn error(text: &str) -> String {
+        match settings(text) {
+            Ok(_) => panic!("this was taken:\n{text}"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    #[test]
+    fn an_empty_file_serves_the_demo_agent_on_loopback() {
+        let settings = settings("").unwrap();
+        assert_eq!(settings.listen.to_string(), "127.0.0.1:7171");
+        assert_eq!(settings.store, Path::new("runwire.db"));
+        assert_eq!(settings.agents.len(), 1);
+        assert_eq!(settings.agents[0].id, "demo");
+        assert!(settings.tokens.is_none());
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let file = parse("listen = \"127.0.0.1:1\"\nstore = \"file.db\"\nsync = \"full\"").unwrap();
+        let flags = ListenArgs { listen: None, store: Some("flag.db".into()), sync: None };
+        let settings = Settings::from_file(file, &flags).unwrap();
+        assert_eq!(settings.listen.port(), 1);
+        assert_eq!(settings.store, Path::new("flag.db"));
+        assert_eq!(settings.sync, SyncMode::Full);
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_that_names_the_nearest_known_one() {
+        for (text, key, nearest) in [
+            ("lisen = \"127.0.0.1:1\"", "`lisen`", "`listen`"),
+            ("[agents.a]\ndriver = \"agui\"\nulr = \"http://x/\"", "`agents.a.ulr`", "`url`"),
+            ("[agents.a]\ndriver = \"demo\"\npacee = \"1s\"", "`agents.a.pacee`", "`pace`"),
+            ("[agents.a]\ndriver = \"agiu\"", "`agiu`", "`agui`"),
+            ("[[tokens]]\nname = \"a\"\ntokn = \"t\"", "`tokens[0].tokn`", "`token`"),
+        ] {
+            let error = error(text);
+            assert!(error.contains(key) && error.contains(nearest), "{error}");
+        }
+        assert!(error("[agents.a]\ndriver = \"demo\"\nurl = \"http://x/\"").contains("`agents.a.url`"));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_its_place() {
+        for (text, says) in [
+            ("listen = \"0.0.0.0:80\"", "tokens"),
+            ("listen = \"here\"", "listen"),
+            ("cancel_grace = \"soon\"", "`soon`"),
+            ("[agents.\"a/b\"]\ndriver = \"demo\"", "agents.a/b"),
+            ("[agents.a]\ndriver = \"agui\"", "`url` is missing"),
+            ("[agents.a]\ndriver = \"agui\"\nurl = \"ftp://x/\"", "ftp"),
+            (
+                "[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nheaders = { A = \"${RUNWIRE_TEST_UNSET}\" }",
+                "RUNWIRE_TEST_UNSET",
+            ),
+            ("[[tokens]]\nname = \"a\"", "tokens[0]"),
+            ("[[tokens]]\nname = \"a\"\ntoken = \"\"", "empty"),
+            ("[[tokens]]\nname = \"a\"\ntoken = \"t\"\nruns = \"some\"", "some"),
+            ("cors_origins = [\"localhost\"]", "`localhost`"),
+        ] {
+            let error = error(text);
+            assert!(error.contains(says), "{says}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_revision_changes_with_the_configuration() {
+        let revision = |text: &str| settings(text).unwrap().agents[0].revision.clone().unwrap();
+        let one = revision("[agents.a]\ndriver = \"demo\"");
+        assert_eq!(one, revision("[agents.a]\ndriver = \"demo\""));
+        assert_ne!(one, revision("[agents.a]\ndriver = \"demo\"\nrepeat = 2"));
+    }
+}
