@@ -55,7 +55,9 @@ impl Driver for DemoDriver {
         Box::pin(async move {
             let prompt = prompt_of(&exchange.input);
             let writer = starting.begin(None);
-            match work(&writer, &pace, &prompt, repeat).await {
+            // Ids of tool calls are the conversation's, so they must not repeat from one run to the next.
+            let call_id = format!("call_{}", exchange.input.run_id);
+            match work(&writer, &pace, &prompt, &call_id, repeat).await {
                 Ok(result) => Ok(ExchangeEnd::Completed(Completion {
                     agui: Some(serde_json::Map::from_iter([("result".to_owned(), result)])),
                     ..Completion::default()
@@ -116,7 +118,13 @@ fn measure(text: &str) -> Measure {
     }
 }
 
-async fn work(writer: &RunWriter, pace: &Pace, prompt: &str, repeat: u32) -> Result<Value, Interrupted> {
+async fn work(
+    writer: &RunWriter,
+    pace: &Pace,
+    prompt: &str,
+    call_id: &str,
+    repeat: u32,
+) -> Result<Value, Interrupted> {
     writer.state_snapshot(json!({ "phase": "reading", "progress": 0.0, "prompt": prompt })).await?;
     let step = writer.step(Opening::named("measure the prompt")).await?;
 
@@ -133,8 +141,7 @@ async fn work(writer: &RunWriter, pace: &Pace, prompt: &str, repeat: u32) -> Res
     reasoning.end(Ending::completed()).await?;
     let thought_tokens = written;
 
-    let call_id = format!("call_{}", model.id());
-    let tool = writer.tool(&call_id, "measure_text", Opening::default().inside(model.id())).await?;
+    let tool = writer.tool(call_id, "measure_text", Opening::default().inside(model.id())).await?;
     let arguments = json!({ "text": prompt }).to_string();
     for piece in slices(&arguments, 12) {
         pace.beat().await?;
