@@ -1,6 +1,6 @@
 //! Follows runs of a Runwire server, and resumes by itself when a connection is lost.
 //!
-//! A [`Server`] is where runs live: it creates, reads, lists, resumes and cancels them. [`Server::follow`] reads a run's log
+//! A [`Server`] is where runs live: it creates, reads, lists and cancels them. [`Server::follow`] reads a run's log
 //! over frame protocol v2, by SSE or WebSocket; [`Server::follow_agui`] reads the same run as AG-UI events. Both are
 //! streams that are pulled: nothing is read ahead of what the caller asks for, and dropping the stream closes its
 //! connection (which never cancels the run: guarantee G9).

@@ -1,4 +1,4 @@
-//! The run API: create, read, list, resume and cancel runs.
+//! The run API: create, read, list and cancel runs.
 
 use std::time::Duration;
 
@@ -244,19 +244,10 @@ impl Server {
     /// Asks a run to stop. It answers at once; the run's log says when it has stopped.
     ///
     /// # Errors
-    /// [`ApiError`]; status 409 when the run has already ended.
+    /// [`ApiError`]. A run that has ended is no error: its record comes back as it is.
     pub async fn cancel(&self, run_id: &str) -> Result<RunRecord, ApiError> {
         let url = self.url(&["v2", "runs", run_id, "cancel"]);
         ask(self.request(Method::POST, url.clone()), &url).await
-    }
-
-    /// Answers what a suspended run waits for. `answer` is the body that `POST /v2/runs/{id}/resume` takes.
-    ///
-    /// # Errors
-    /// [`ApiError`]; a refused answer changes nothing and may be given again.
-    pub async fn resume(&self, run_id: &str, answer: &Value) -> Result<RunRecord, ApiError> {
-        let url = self.url(&["v2", "runs", run_id, "resume"]);
-        ask(self.request(Method::POST, url.clone()).json(answer), &url).await
     }
 }
 

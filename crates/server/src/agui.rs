@@ -3,6 +3,7 @@
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use runwire_bridge::Peer;
 use runwire_engine::{CreateRun, RunRequest};
 use serde_json::Value;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::auth::Principal;
 use crate::cursor::CursorQuery;
-use crate::event_stream::respond;
+use crate::event_stream::{Source, StreamError, respond};
 use crate::openness::{Checked, JsonBody};
 use crate::problem::Problem;
 use crate::projection_stream::{ProjectionSource, Scope};
@@ -77,18 +78,29 @@ pub(crate) async fn follow(
 ) -> Result<Response, Problem> {
     let after = query.event_cursor(&headers)?;
     let record = app.visible_run(&principal, &run_id).await?;
-    if let Some(after) = after {
-        if after.seq > record.head {
-            return Err(Problem::past_head(record.head));
-        }
-        // The last frame's events are the last events: `run.end` gives RUN_FINISHED or RUN_ERROR.
-        if record.ended_at.is_some() && after.seq == record.head {
-            return Ok(StatusCode::NO_CONTENT.into_response());
-        }
+    if after.is_some_and(|after| after.seq > record.head) {
+        return Err(Problem::past_head(record.head));
     }
     let tail = app.store().tail(&run_id, 0).await.map_err(|e| Problem::from_tail(e, &run_id))?;
-    let source = ProjectionSource::new(app.store().clone(), &run_id, tail, Peer::Current, Scope::WholeRun, after);
+    let mut source = ProjectionSource::new(app.store().clone(), &run_id, tail, Peer::Current, Scope::WholeRun, after);
+    // A reader that has everything is told so; whether it has, only the last frame's own events say.
+    if record.ended_at.is_some() && after.is_some_and(|after| after.seq == record.head) {
+        return match source.next().await {
+            Ok(None) => Ok(StatusCode::NO_CONTENT.into_response()),
+            Ok(Some(rest)) => Ok(respond(&app, Rest(Some(rest)))),
+            Err(error) => Err(Problem::internal(&error)),
+        };
+    }
     Ok(respond(&app, source))
+}
+
+/// What is left of a stream whose end is known.
+struct Rest(Option<Bytes>);
+
+impl Source for Rest {
+    async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
+        Ok(self.0.take())
+    }
 }
 
 fn accepts_event_stream(headers: &HeaderMap) -> bool {

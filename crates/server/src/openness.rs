@@ -1,8 +1,12 @@
 //! Requests that cannot be read, refused in this server's own terms; and pages of other origins, kept out.
 
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use std::net::IpAddr;
+
+use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
@@ -56,6 +60,35 @@ fn is_json(headers: &HeaderMap) -> bool {
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
+/// On a server without tokens, lets in only requests that name this machine.
+///
+/// A page can make a browser believe that the page's own host name is 127.0.0.1, and would then be of the same origin;
+/// the `Host` that the browser sends still is the page's.
+pub(crate) async fn this_machine_only(State(app): State<App>, request: Request, next: Next) -> Response {
+    if app.inner.tokens.is_none() && !names_this_machine(&request) {
+        return Problem::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "Misdirected request",
+            "no tokens are configured, so this server answers only to a loopback address or `localhost`",
+        )
+        .into_response();
+    }
+    next.run(request).await
+}
+
+fn names_this_machine(request: &Request) -> bool {
+    let by_header = request.headers().get(header::HOST).and_then(|h| h.to_str().ok());
+    // HTTP/2 has the host in the request target; HTTP/1.0 may have none.
+    let Some(named) = request.uri().host().or(by_header) else { return true };
+    let host = match named.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => named.split(':').next().unwrap_or_default(),
+    };
+    host.eq_ignore_ascii_case("localhost")
+        || host.to_ascii_lowercase().ends_with(".localhost")
+        || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
 /// Whether a WebSocket may be opened from where it is opened from.
 ///
 /// Browsers do not ask before they open one to another origin, so the server has to look: its own pages may, those of
@@ -66,4 +99,27 @@ pub(crate) fn origin_allowed(app: &App, headers: &HeaderMap) -> bool {
     let own = headers.get(header::HOST).and_then(|h| h.to_str().ok());
     let of_origin = origin.split_once("://").map(|(_, host)| host);
     (own.is_some() && own == of_origin) || app.options().cors_origins.iter().any(|o| o == origin || o == "*")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_taken_for_it() {
+        let named = |host: &str| {
+            let request = Request::builder().uri("/").header(header::HOST, host).body(Body::empty()).unwrap();
+            names_this_machine(&request)
+        };
+        for own in ["localhost", "LOCALHOST:7171", "127.0.0.1:7171", "127.9.9.9", "[::1]:7171", "app.localhost:80"] {
+            assert!(named(own), "{own}");
+        }
+        for other in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:7171", "10.0.0.1", "[fe80::1]"]
+        {
+            assert!(!named(other), "{other}");
+        }
+    }
 }

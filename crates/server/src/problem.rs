@@ -70,7 +70,7 @@ impl Problem {
         .with("head", head)
     }
 
-    fn internal(error: &dyn std::error::Error) -> Problem {
+    pub(crate) fn internal(error: &dyn std::error::Error) -> Problem {
         tracing::error!(%error, "a request failed");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", error.to_string())
     }

@@ -9,13 +9,14 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt as _;
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::app::App;
+use crate::openness::this_machine_only;
 use crate::problem::Problem;
 use crate::{agui, frame_stream, runs, websocket};
 
@@ -41,6 +42,7 @@ pub fn router(app: App) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(limit)
         .layer(cors)
+        .layer(middleware::from_fn_with_state(app.clone(), this_machine_only))
         .with_state(app)
 }
 

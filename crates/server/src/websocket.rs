@@ -210,8 +210,13 @@ impl Connection {
                 item = tail.next() => match item {
                     Ok(TailItem::Frames(entries)) => {
                         let bodies = entries.iter().map(|e| e.body());
+                        let began = Instant::now();
                         if self.send_all(bodies, options.gone_after).await.is_err() {
                             return Close::Gone;
+                        }
+                        // Answers to pings were not read meanwhile; that the peer took frames says the same.
+                        if began.elapsed() > options.keep_alive {
+                            heard = Instant::now();
                         }
                     }
                     Ok(TailItem::Ended) => return Close::With(CloseCode::Normal.as_u16(), None),

@@ -43,11 +43,10 @@ async fn a_record_has_typed_members_and_keeps_the_others() {
 #[tokio::test]
 async fn each_operation_asks_its_route() {
     let page = || Answer::Status(200, &[], format!(r#"{{"runs":[{RECORD}],"next":"n"}}"#));
-    let scripted = Scripted::start([record(200), record(202), record(202), page(), page()]).await;
+    let scripted = Scripted::start([record(200), record(202), page(), page()]).await;
     let client = scripted.client();
     client.run("a/b").await.unwrap();
     client.cancel("run_1").await.unwrap();
-    client.resume("run_1", &json!({"resume": []})).await.unwrap();
     let runs = client.runs(&RunFilter::default()).await.unwrap();
     assert_eq!((runs.runs.len(), runs.next.as_deref()), (1, Some("n")));
     let filter = RunFilter {
@@ -64,7 +63,6 @@ async fn each_operation_asks_its_route() {
         [
             "GET /v2/runs/a%2Fb ",
             "POST /v2/runs/run_1/cancel ",
-            "POST /v2/runs/run_1/resume {\"resume\":[]}",
             "GET /v2/runs ",
             "GET /v2/runs?agent_id=d%26mo&session_id=s&before=n&limit=5&status=queued%2Crunning ",
         ]
