@@ -282,10 +282,11 @@ impl Projection {
             return Ok(());
         };
         let mut said = said.clone();
-        if let Some(finished) = said.shift_remove(AFTER_FINISH) {
+        if let Some(Value::Object(finished)) = said.shift_remove(AFTER_FINISH) {
             // Two events of one run, each with the account that it gave itself.
             event.usage = None;
-            let finished = event_from(frame, finished)?;
+            let plain = RunFinished::new(&*self.thread_id, &*self.run_id);
+            let finished = merge(frame, plain.into(), Some(&finished))?;
             if self.peer_takes_before_error(&finished) {
                 out.push(finished);
             }

@@ -50,7 +50,7 @@ pub mod kind {
 ///
 /// Content cannot be written without one:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0308
 /// # fn f(mut recorder: runwire_bridge::Recorder, now: runwire_frame::Timestamp) {
 /// let id = runwire_frame::SegmentId::from("seg_1");
 /// recorder.text(now, &id, "whose text is this?", None); // a name is not a handle
@@ -59,7 +59,7 @@ pub mod kind {
 ///
 /// nor through one that was closed:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0382
 /// # use runwire_bridge::*;
 /// # fn f(mut recorder: Recorder, now: runwire_frame::Timestamp) {
 /// let message = recorder.open_message(now, Opening::default());
@@ -70,7 +70,7 @@ pub mod kind {
 ///
 /// nor of a kind that the segment does not take, so that reasoning never ends up as output:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// # use runwire_bridge::*;
 /// # fn f(mut recorder: Recorder, now: runwire_frame::Timestamp) {
 /// let reasoning = recorder.open_reasoning(now, Opening::default());
@@ -80,7 +80,7 @@ pub mod kind {
 ///
 /// and a call is answered once:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0308
 /// # use runwire_bridge::*;
 /// # fn f(mut recorder: Recorder, now: runwire_frame::Timestamp, output: ToolOutput) {
 /// let tool = recorder.open_tool(now, "call_1", "search", Opening::default());

@@ -12,8 +12,11 @@ use crate::ingest::{Replayed, members};
 use crate::recorder::Agui;
 use crate::usage::all_from_agui;
 
-/// Under `agui` of an `error` frame: the `RUN_FINISHED` that the failure came after.
+/// Under `agui` of an `error` frame: what the `RUN_FINISHED` said that the failure came after.
 pub(crate) const AFTER_FINISH: &str = "afterFinish";
+
+/// The members of `RUN_FINISHED` that every exchange knows of itself.
+const COURSE: [&str; 3] = ["type", "threadId", "runId"];
 
 /// How an exchange ended.
 #[derive(Clone, Debug)]
@@ -183,7 +186,7 @@ fn finished_as(finished: &RunFinished) -> ExchangeEnd {
     let usage = all_from_agui(finished.usage.as_deref());
     let known: &[&str] = match finished.outcome {
         Some(RunFinishedOutcome::Interrupt { .. }) => &["type", "threadId", "runId", "outcome"],
-        _ => &["type", "threadId", "runId"],
+        _ => &COURSE,
     };
     let rest = residual(&Event::RunFinished(finished.clone()), finished.usage.as_deref(), known);
     let agui = Some(rest);
@@ -215,7 +218,11 @@ fn failed(error: &RunError, finished: Option<&RunFinished>) -> Failure {
     let mut agui = residual(&event, error.usage.as_deref(), &["type", "message"]);
     let mut usage = error.usage.as_deref();
     if let Some(finished) = finished {
-        agui.insert(AFTER_FINISH.into(), Value::Object(members(&Event::RunFinished(finished.clone()))));
+        let mut rest = members(&Event::RunFinished(finished.clone()));
+        for key in COURSE {
+            rest.shift_remove(key);
+        }
+        agui.insert(AFTER_FINISH.into(), Value::Object(rest));
         // Both events may give an account of the run. The frame has one: the later, if there is a later one.
         if let Some(account) = members(&event).shift_remove("usage") {
             agui.insert("usage".into(), account);

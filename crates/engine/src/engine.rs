@@ -1,13 +1,15 @@
 //! Creates runs, owns their tasks, stops them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use runwire_agui::{Content, Message, PROTOCOL_VERSION, RunAgentInput, UserMessage};
-use runwire_bridge::LogState;
+use runwire_bridge::{LogState, Recorder};
 use runwire_frame::{RunStatus, Suspend};
-use runwire_store::{Added, Appender, Created, ExchangeRecord, NewRun, ReadError, RunFilter, RunRecord, Store};
+use runwire_store::{
+    Added, AppendError, Appender, Created, ExchangeRecord, NewRun, ReadError, RunFilter, RunRecord, Store,
+};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -17,7 +19,7 @@ use crate::driver::{Agent, Exchange};
 use crate::execution::Execution;
 use crate::recovery::{RecoverError, Recovered, read_log, recover, recover_patiently};
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agents};
-use crate::writer::{Identity, RunCore, WriteError};
+use crate::writer::{Identity, RunCore, WriteError, to_append};
 
 /// How the engine runs.
 #[derive(Clone, Debug)]
@@ -46,18 +48,59 @@ pub enum CancelError {
     Recover(#[from] RecoverError),
 }
 
-/// The runs that this engine executes, and those that were asked to stop before they got that far.
+/// The runs that this engine has in hand.
 #[derive(Default)]
 struct Running {
+    /// Those that are executed.
     active: HashMap<String, Active>,
-    /// A stop that comes before the run's task is not lost.
-    stopped_early: HashSet<String>,
+    /// Those that are about to be executed, or to be ended while they wait for an answer; and whether they were asked to
+    /// stop meanwhile, so that a stop that comes before the run's task is not lost.
+    held: HashMap<String, bool>,
 }
 
 /// A run that this engine executes.
 struct Active {
     core: Arc<RunCore>,
     stop: CancellationToken,
+}
+
+/// The sole right to begin, continue or end a run that nobody executes. Given back when dropped.
+struct Hold {
+    engine: Engine,
+    run_id: String,
+    /// Given back already; the run may be in other hands since.
+    released: bool,
+}
+
+impl Hold {
+    /// Gives the run back, and says whether it was asked to stop meanwhile.
+    fn release(mut self) -> bool {
+        let engine = self.engine.clone();
+        self.release_in(&mut engine.running())
+    }
+
+    /// The same, in one moment with something else.
+    fn release_in(&mut self, running: &mut Running) -> bool {
+        self.released = true;
+        running.held.remove(&self.run_id).unwrap_or(false)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.released {
+            let engine = self.engine.clone();
+            self.release_in(&mut engine.running());
+        }
+    }
+}
+
+/// What became of asking a run to stop.
+enum Asked {
+    /// Its driver was told, or will be as soon as it starts.
+    Stopping(Option<Arc<RunCore>>),
+    /// Nobody executes it. Its last exchange may still be on its way to the store.
+    Idle(Option<Arc<RunCore>>),
 }
 
 struct Inner {
@@ -134,6 +177,8 @@ impl Engine {
     /// [`CreateRunError`]; nothing was started then. Dropping the future may leave a run that was started: the repeated
     /// request finds it.
     pub async fn create_run(&self, create: CreateRun) -> Result<Started, CreateRunError> {
+        // Taken before looking, so that a shutdown that begins right after waits for what is started here.
+        let _underway = self.inner.tasks.token();
         if self.inner.closing.is_cancelled() {
             return Err(CreateRunError::ShuttingDown);
         }
@@ -189,6 +234,8 @@ impl Engine {
             metadata: create.metadata,
             input: serde_json::to_value(&input).unwrap_or_default(),
         };
+        // Before anybody can know the run: whoever wants to stop it finds it here from its first moment on.
+        let hold = self.hold(&run_id).expect("nobody has a run whose id was made for it");
         let record = match store.create_run(new).await? {
             Created::New(record) => record,
             Created::Existing { record, same_input } => {
@@ -198,11 +245,13 @@ impl Engine {
         let appender = match store.take_ownership(&run_id).await {
             Ok(appender) => appender,
             Err(error) => {
-                self.running().stopped_early.remove(&run_id);
+                // The run exists, and whoever repeats the request finds it: it must come to an end.
+                let why = format!("the run could not be started: {error}");
+                self.inner.tasks.spawn(self.clone().end_patiently(run_id, why));
                 return Err(error.into());
             }
         };
-        self.start(agent, &record, input, LogState::new(&*run_id), appender, false);
+        self.start(agent, &record, input, LogState::new(&*run_id), appender, hold);
         Ok(Started { record, exchange_id, existing: false })
     }
 
@@ -230,23 +279,51 @@ impl Engine {
         let waiting = store.runs(filter).await?.into_iter().next();
         let Some(waiting) = waiting else { return Err(CreateRunError::NothingSuspended { session_id }) };
         let run_id = waiting.run_id.clone();
-        let log = read_log(store, &run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
-        let missing = unanswered(log.suspend.as_ref(), &input);
-        if !missing.is_empty() {
-            return Err(CreateRunError::ResumeIncomplete { run_id, missing });
-        }
+        // Of two answers, or an answer and a stop, one has the run; the other comes too late.
+        let Some(hold) = self.hold(&run_id) else { return Err(CreateRunError::NothingSuspended { session_id }) };
         let exchange = ExchangeRecord { session_id, exchange_id: exchange_id.clone(), input_digest: digest };
-        if let Added::Existing { record, same_input } = store.add_exchange(&run_id, exchange).await? {
-            return existing(*record, same_input, exchange_id, create.principal.as_deref());
+        match self.take_up(&waiting, &input, exchange).await {
+            Ok(TakenUp::Continues(state, appender)) => {
+                self.start(agent, &waiting, input, state, appender, hold);
+                Ok(Started { record: waiting, exchange_id, existing: false })
+            }
+            other => {
+                if hold.release() {
+                    // It was asked to stop while it looked as if it would go on.
+                    self.cancel(&run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+                }
+                match other? {
+                    TakenUp::Known { record, same_input } => {
+                        existing(record, same_input, exchange_id, create.principal.as_deref())
+                    }
+                    TakenUp::Continues(..) => unreachable!("continuing was handled above"),
+                }
+            }
         }
-        // Two different answers may race: the later owner fences the earlier, and reads what that one wrote.
-        let appender = store.take_ownership(&run_id).await?;
-        let log = read_log(store, &run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+    }
+
+    /// Makes the exchange one of the suspended run, and this engine the run's owner.
+    async fn take_up(
+        &self,
+        waiting: &RunRecord,
+        input: &RunAgentInput,
+        exchange: ExchangeRecord,
+    ) -> Result<TakenUp, CreateRunError> {
+        let store = &self.inner.store;
+        let run_id = &waiting.run_id;
+        let log = read_log(store, run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
         if log.state.status() != RunStatus::Suspended {
-            return Err(CreateRunError::NothingSuspended { session_id: input.thread_id });
+            return Err(CreateRunError::NothingSuspended { session_id: exchange.session_id });
         }
-        self.start(agent, &waiting, input, log.state, appender, true);
-        Ok(Started { record: waiting, exchange_id, existing: false })
+        let missing = unanswered(log.suspend.as_ref(), input);
+        if !missing.is_empty() {
+            return Err(CreateRunError::ResumeIncomplete { run_id: run_id.clone(), missing });
+        }
+        if let Added::Existing { record, same_input } = store.add_exchange(run_id, exchange).await? {
+            return Ok(TakenUp::Known { record: *record, same_input });
+        }
+        let appender = store.take_ownership(run_id).await?;
+        Ok(TakenUp::Continues(log.state, appender))
     }
 
     /// A session belongs to whoever started its first run.
@@ -266,8 +343,9 @@ impl Engine {
         input: RunAgentInput,
         state: LogState,
         appender: Appender,
-        resumed: bool,
+        mut hold: Hold,
     ) {
+        let resumed = state.status() == RunStatus::Suspended;
         let identity = Identity {
             agent_id: agent.id.clone(),
             agent_revision_id: agent.revision.clone(),
@@ -277,11 +355,12 @@ impl Engine {
         };
         let input = Arc::new(input);
         let core = RunCore::new(identity, input.clone(), state, appender);
+        let own = core.clone();
         let stop = CancellationToken::new();
         let run_id = record.run_id.clone();
         {
             let mut running = self.running();
-            if running.stopped_early.remove(&run_id) && core.cancelling() {
+            if hold.release_in(&mut running) && core.cancelling() {
                 stop.cancel();
             }
             running.active.insert(run_id.clone(), Active { core: core.clone(), stop: stop.clone() });
@@ -296,16 +375,36 @@ impl Engine {
         let engine = self.clone();
         self.inner.tasks.spawn(async move {
             let ended = execution.run().await;
-            engine.running().active.remove(&run_id);
-            if let Err(WriteError::Store(error)) = ended {
-                tracing::error!(%run_id, %error, "the run's log could not be written to its end");
-                let why = format!("the run's log could not be written: {error}");
-                tokio::select! {
-                    () = recover_patiently(engine.inner.store.clone(), run_id.as_str().into(), why) => {}
-                    () = engine.inner.abandon.cancelled() => {}
+            engine.forget(&run_id, &own);
+            match ended {
+                Ok(()) | Err(WriteError::Ended) => {}
+                // Whoever took the run over brings it to its end.
+                Err(WriteError::Store(error @ (AppendError::Fenced | AppendError::Ended))) => {
+                    tracing::error!(%run_id, %error, "the run is not this server's any more");
+                }
+                Err(WriteError::Store(error)) => {
+                    tracing::error!(%run_id, %error, "the run's log could not be written to its end");
+                    let why = format!("the run's log could not be written: {error}");
+                    engine.end_patiently(run_id, why).await;
                 }
             }
         });
+    }
+
+    /// The exchange is over. The run may have been taken up for its next one since.
+    fn forget(&self, run_id: &str, core: &Arc<RunCore>) {
+        let mut running = self.running();
+        if running.active.get(run_id).is_some_and(|active| Arc::ptr_eq(&active.core, core)) {
+            running.active.remove(run_id);
+        }
+    }
+
+    /// Brings a run to its end that could not be written, as soon as the store takes it, or the engine is shut down.
+    async fn end_patiently(self, run_id: String, why: String) {
+        tokio::select! {
+            () = recover_patiently(self.inner.store.clone(), run_id.into(), why) => {}
+            () = self.inner.abandon.cancelled() => {}
+        }
     }
 
     /// Asks a run to stop. It ends as cancelled, unless it has ended. Asking again changes nothing.
@@ -315,41 +414,46 @@ impl Engine {
     /// # Errors
     /// When there is no such run or the store fails.
     pub async fn cancel(&self, run_id: &str) -> Result<RunRecord, CancelError> {
+        let store = &self.inner.store;
         let unknown = || CancelError::UnknownRun(run_id.to_owned());
-        let executing = self.executing(run_id);
-        match executing {
-            Some((core, stop)) => {
-                // The log says that the run is being stopped before the driver hears of it: from here on there is one
-                // possible outcome.
-                if core.cancelling() {
-                    stop.cancel();
+        // Read first: a run that is in the store was in hand before.
+        store.run(run_id).await?.ok_or_else(unknown)?;
+        loop {
+            match self.ask_to_stop(run_id) {
+                Asked::Stopping(core) => {
+                    if let Some(core) = core {
+                        // A store that fails here fails the run, which is seen to elsewhere.
+                        let _ = core.progress().flush().await;
+                    }
+                    break;
                 }
-                let _ = core.progress().flush().await;
-            }
-            None => {
-                let record = self.inner.store.run(run_id).await?.ok_or_else(unknown)?;
-                if record.status == RunStatus::Suspended.as_str() {
-                    self.cancel_waiting(&record).await?;
-                } else if record.status == RunStatus::Queued.as_str() {
-                    self.stop_early(run_id);
+                Asked::Idle(core) => {
+                    if let Some(core) = core {
+                        let _ = core.progress().flush().await;
+                    }
+                    // Without a hold, somebody has taken the run up at this moment, and can be asked.
+                    if let Some(_hold) = self.hold(run_id) {
+                        self.cancel_waiting(run_id).await?;
+                        break;
+                    }
                 }
             }
         }
-        self.inner.store.run(run_id).await?.ok_or_else(unknown)
+        store.run(run_id).await?.ok_or_else(unknown)
     }
 
-    /// A suspended run has no task: its log is ended here.
-    async fn cancel_waiting(&self, record: &RunRecord) -> Result<(), RecoverError> {
-        use runwire_bridge::Recorder;
+    /// A suspended run has no task: its log is ended here. Any other is left alone.
+    async fn cancel_waiting(&self, run_id: &str) -> Result<(), CancelError> {
         let store = &self.inner.store;
-        let mut appender = store.take_ownership(&record.run_id).await?;
-        let state = read_log(store, &record.run_id).await?.state;
-        if state.status() != RunStatus::Suspended {
+        let suspended = |record: &RunRecord| record.status == RunStatus::Suspended.as_str();
+        if !store.run(run_id).await?.as_ref().is_some_and(suspended) {
             return Ok(());
         }
+        let mut appender = store.take_ownership(run_id).await.map_err(RecoverError::from)?;
+        let state = read_log(store, run_id).await?.state;
         let recorded = Recorder::recover(state).cancel(now(), &[], None);
-        appender.enqueue(crate::writer::to_append(recorded))?;
-        appender.progress().flush().await?;
+        appender.enqueue(to_append(recorded)).map_err(RecoverError::from)?;
+        appender.progress().flush().await.map_err(RecoverError::from)?;
         Ok(())
     }
 
@@ -363,28 +467,46 @@ impl Engine {
         }
     }
 
-    fn executing(&self, run_id: &str) -> Option<(Arc<RunCore>, CancellationToken)> {
-        self.running().active.get(run_id).map(|a| (a.core.clone(), a.stop.clone()))
+    /// Takes a run in hand that nobody has, if that is so.
+    fn hold(&self, run_id: &str) -> Option<Hold> {
+        let mut running = self.running();
+        let executed = running.active.get(run_id).is_some_and(|active| !active.core.is_over());
+        if executed || running.held.contains_key(run_id) {
+            return None;
+        }
+        running.held.insert(run_id.to_owned(), false);
+        drop(running);
+        Some(Hold { engine: self.clone(), run_id: run_id.to_owned(), released: false })
     }
 
-    /// The run is in the store, and its task is not there yet (or has come since).
-    fn stop_early(&self, run_id: &str) {
+    fn ask_to_stop(&self, run_id: &str) -> Asked {
         let mut running = self.running();
-        match running.active.get(run_id) {
-            Some(active) => {
-                if active.core.cancelling() {
-                    active.stop.cancel();
-                }
-            }
-            None => {
-                running.stopped_early.insert(run_id.to_owned());
-            }
+        if let Some(asked) = running.held.get_mut(run_id) {
+            *asked = true;
+            return Asked::Stopping(None);
+        }
+        let Some(active) = running.active.get(run_id) else { return Asked::Idle(None) };
+        // The log says that the run is being stopped before the driver hears of it: from here on there is one possible
+        // outcome.
+        if active.core.cancelling() {
+            active.stop.cancel();
+            Asked::Stopping(Some(active.core.clone()))
+        } else {
+            Asked::Idle(Some(active.core.clone()))
         }
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, Running> {
         self.inner.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What taking a suspended run up for its next exchange came to.
+enum TakenUp {
+    /// It goes on from here.
+    Continues(LogState, Appender),
+    /// The exchange had been made before.
+    Known { record: RunRecord, same_input: bool },
 }
 
 fn existing(

@@ -43,13 +43,14 @@ impl Execution {
         let driver = &self.driver;
         let exchange = self.exchange.clone();
         let work = AssertUnwindSafe(async move { driver.execute(exchange, starting).await }).catch_unwind();
+        let mut work = Box::pin(work);
         let flush = self.core.flush_when_due();
         let grace = async {
             stop.cancelled().await;
             tokio::time::sleep(self.grace).await;
         };
-        tokio::pin!(work, flush, grace);
-        tokio::select! {
+        tokio::pin!(flush, grace);
+        let end = tokio::select! {
             done = &mut work => Ok(match done {
                 Ok(Ok(end)) => end,
                 Ok(Err(failure)) => ExchangeEnd::Failed(failure),
@@ -63,7 +64,10 @@ impl Execution {
             })),
             error = self.store_failure() => Err(error),
             () = &mut flush => unreachable!("flushing goes on for as long as it is polled"),
-        }
+        };
+        // A driver that panics while it is dropped must not take the end of its log with it.
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(move || drop(work)));
+        end
     }
 
     /// Resolves when the store takes no more of this run.

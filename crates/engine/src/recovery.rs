@@ -77,7 +77,11 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
 /// Takes the run over and brings its log to a proper end, with `why` as the failure's message.
 pub(crate) async fn recover(store: &Store, record: &RunRecord, why: &str) -> Result<Recovered, RecoverError> {
     // Owning comes first: from here on an owner that is not gone after all cannot write.
-    let mut appender = store.take_ownership(&record.run_id).await?;
+    let mut appender = match store.take_ownership(&record.run_id).await {
+        Ok(appender) => appender,
+        Err(OwnershipError::Ended) => return Ok(Recovered::Ended),
+        Err(error) => return Err(error.into()),
+    };
     let state = read_log(store, &record.run_id).await?.state;
     if state.ended() {
         return Ok(Recovered::Ended);
@@ -86,8 +90,8 @@ pub(crate) async fn recover(store: &Store, record: &RunRecord, why: &str) -> Res
         return Ok(Recovered::Suspended);
     }
     let stopping = state.status() == RunStatus::Cancelling;
-    // An attempt that had not begun, the first or a later one, begins in order to end.
-    let recorder = if matches!(state.status(), RunStatus::Queued | RunStatus::Retrying) {
+    // A run that had not begun begins in order to end.
+    let recorder = if state.head() == 0 {
         let mut agui = Map::new();
         if let Some(id) = record.input.get("runId") {
             agui.insert("runId".into(), id.clone());

@@ -169,6 +169,11 @@ impl RunCore {
         }
     }
 
+    /// Whether the exchange is over.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.lock().phase, Phase::Over)
+    }
+
     /// Ends the exchange, once: what comes first counts. A run that was asked to stop ends as cancelled, whatever the
     /// driver still says.
     pub(crate) fn end(&self, end: ExchangeEnd) -> Result<(), WriteError> {

@@ -118,13 +118,7 @@ fn measure(text: &str) -> Measure {
     }
 }
 
-async fn work(
-    writer: &RunWriter,
-    pace: &Pace,
-    prompt: &str,
-    call_id: &str,
-    repeat: u32,
-) -> Result<Value, Interrupted> {
+async fn work(writer: &RunWriter, pace: &Pace, prompt: &str, call_id: &str, repeat: u32) -> Result<Value, Interrupted> {
     writer.state_snapshot(json!({ "phase": "reading", "progress": 0.0, "prompt": prompt })).await?;
     let step = writer.step(Opening::named("measure the prompt")).await?;
 
