@@ -107,13 +107,13 @@ pub(crate) fn connection_error(run_id: &str, error: ErrorData) -> Stop {
     let run_id = run_id.to_owned();
     let number = |key| error.extra.get(key).and_then(serde_json::Value::as_u64);
     match error.code {
+        // The codes are a closed set without one for either end of the log; the seqs that HTTP gives with 410 and 416
+        // travel as additional data keys of the same names, whatever the code.
+        _ if number("oldest").is_some() => FollowError::Gone { run_id, oldest: number("oldest") }.into(),
+        _ if number("head").is_some() => FollowError::PastHead { run_id, head: number("head") }.into(),
         ErrorCode::AuthFailed | ErrorCode::MalformedFrame => FollowError::Unauthorized { detail: error.message }.into(),
         ErrorCode::RunNotFound => FollowError::RunNotFound { run_id }.into(),
         ErrorCode::ProtocolUnsupported => FollowError::ProtocolUnsupported { detail: error.message }.into(),
-        // The codes are a closed set without one for either end of the log; the seqs that HTTP gives with 410 and 416
-        // travel as additional data keys of the same names.
-        _ if number("oldest").is_some() => FollowError::Gone { run_id, oldest: number("oldest") }.into(),
-        _ if number("head").is_some() => FollowError::PastHead { run_id, head: number("head") }.into(),
         code if error.retryable => Disconnect::ConnectionError { code, message: error.message }.into(),
         _ => FollowError::Refused { run_id, status: None, detail: error.message }.into(),
     }

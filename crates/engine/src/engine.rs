@@ -1,7 +1,7 @@
 //! Creates runs, owns their tasks, stops them.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use runwire_agui::{Content, Message, PROTOCOL_VERSION, RunAgentInput, UserMessage};
@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::clock::now;
 use crate::driver::{Agent, Exchange};
 use crate::execution::Execution;
+use crate::in_hand::{Asked, Hold, RunsInHand};
 use crate::recovery::{RecoverError, Recovered, read_log, recover, recover_patiently};
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agents};
 use crate::writer::{Identity, RunCore, WriteError, to_append};
@@ -48,66 +49,11 @@ pub enum CancelError {
     Recover(#[from] RecoverError),
 }
 
-/// The runs that this engine has in hand.
-#[derive(Default)]
-struct Running {
-    /// Those that are executed.
-    active: HashMap<String, Active>,
-    /// Those that are about to be executed, or to be ended while they wait for an answer; and whether they were asked to
-    /// stop meanwhile, so that a stop that comes before the run's task is not lost.
-    held: HashMap<String, bool>,
-}
-
-/// A run that this engine executes.
-struct Active {
-    core: Arc<RunCore>,
-    stop: CancellationToken,
-}
-
-/// The sole right to begin, continue or end a run that nobody executes. Given back when dropped.
-struct Hold {
-    engine: Engine,
-    run_id: String,
-    /// Given back already; the run may be in other hands since.
-    released: bool,
-}
-
-impl Hold {
-    /// Gives the run back, and says whether it was asked to stop meanwhile.
-    fn release(mut self) -> bool {
-        let engine = self.engine.clone();
-        self.release_in(&mut engine.running())
-    }
-
-    /// The same, in one moment with something else.
-    fn release_in(&mut self, running: &mut Running) -> bool {
-        self.released = true;
-        running.held.remove(&self.run_id).unwrap_or(false)
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if !self.released {
-            let engine = self.engine.clone();
-            self.release_in(&mut engine.running());
-        }
-    }
-}
-
-/// What became of asking a run to stop.
-enum Asked {
-    /// Its driver was told, or will be as soon as it starts.
-    Stopping(Option<Arc<RunCore>>),
-    /// Nobody executes it. Its last exchange may still be on its way to the store.
-    Idle(Option<Arc<RunCore>>),
-}
-
 struct Inner {
     store: Store,
     agents: BTreeMap<String, Agent>,
     options: EngineOptions,
-    running: Mutex<Running>,
+    runs: Arc<RunsInHand>,
     /// Every task of the engine; [`Engine::shutdown`] waits for all of them.
     tasks: TaskTracker,
     /// Cancelled when no more runs may start.
@@ -131,7 +77,7 @@ impl Engine {
                 store,
                 agents,
                 options,
-                running: Mutex::default(),
+                runs: Arc::default(),
                 tasks: TaskTracker::new(),
                 closing: CancellationToken::new(),
                 abandon: CancellationToken::new(),
@@ -151,7 +97,7 @@ impl Engine {
 
     /// How many runs are being executed.
     pub fn active_runs(&self) -> usize {
-        self.running().active.len()
+        self.inner.runs.executed()
     }
 
     /// Brings the runs that a server left behind to their end. To be called once, before runs are created.
@@ -235,7 +181,7 @@ impl Engine {
             input: serde_json::to_value(&input).unwrap_or_default(),
         };
         // Before anybody can know the run: whoever wants to stop it finds it here from its first moment on.
-        let hold = self.hold(&run_id).expect("nobody has a run whose id was made for it");
+        let hold = self.inner.runs.hold(&run_id).expect("nobody has a run whose id was made for it");
         let record = match store.create_run(new).await? {
             Created::New(record) => record,
             Created::Existing { record, same_input } => {
@@ -266,8 +212,11 @@ impl Engine {
         let session_id = input.thread_id.clone();
         let exchange_id = input.run_id.clone();
         self.check_session(&session_id, create.principal.as_deref()).await?;
-        if let Some((record, known)) = store.run_by_exchange(&session_id, &exchange_id).await? {
-            return existing(record, known == digest, exchange_id, create.principal.as_deref());
+        let exchange =
+            ExchangeRecord { session_id: session_id.clone(), exchange_id: exchange_id.clone(), input_digest: digest };
+        let principal = create.principal.as_deref();
+        if let Some((record, same_input)) = self.known(&exchange).await? {
+            return existing(record, same_input, exchange_id, principal);
         }
         let filter = RunFilter {
             agent_id: Some(agent.id.clone()),
@@ -277,11 +226,12 @@ impl Engine {
             ..RunFilter::default()
         };
         let waiting = store.runs(filter).await?.into_iter().next();
-        let Some(waiting) = waiting else { return Err(CreateRunError::NothingSuspended { session_id }) };
+        let Some(waiting) = waiting else { return self.too_late(exchange, principal).await };
         let run_id = waiting.run_id.clone();
-        // Of two answers, or an answer and a stop, one has the run; the other comes too late.
-        let Some(hold) = self.hold(&run_id) else { return Err(CreateRunError::NothingSuspended { session_id }) };
-        let exchange = ExchangeRecord { session_id, exchange_id: exchange_id.clone(), input_digest: digest };
+        // Of two answers, or an answer and a stop, one has the run; the other comes too late, unless it is the same.
+        let Some(hold) = self.inner.runs.hold_in_turn(&run_id).await else {
+            return self.too_late(exchange, principal).await;
+        };
         match self.take_up(&waiting, &input, exchange).await {
             Ok(TakenUp::Continues(state, appender)) => {
                 self.start(agent, &waiting, input, state, appender, hold);
@@ -293,12 +243,24 @@ impl Engine {
                     self.cancel(&run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
                 }
                 match other? {
-                    TakenUp::Known { record, same_input } => {
-                        existing(record, same_input, exchange_id, create.principal.as_deref())
-                    }
+                    TakenUp::Known { record, same_input } => existing(record, same_input, exchange_id, principal),
                     TakenUp::Continues(..) => unreachable!("continuing was handled above"),
                 }
             }
+        }
+    }
+
+    /// The run that the exchange names, if it was made before, and whether its input was the same.
+    async fn known(&self, exchange: &ExchangeRecord) -> Result<Option<(RunRecord, bool)>, CreateRunError> {
+        let found = self.inner.store.run_by_exchange(&exchange.session_id, &exchange.exchange_id).await?;
+        Ok(found.map(|(record, digest)| (record, digest == exchange.input_digest)))
+    }
+
+    /// No run waits for this answer: it was given before, a moment ago perhaps, or there is nothing to answer.
+    async fn too_late(&self, exchange: ExchangeRecord, principal: Option<&str>) -> Result<Started, CreateRunError> {
+        match self.known(&exchange).await? {
+            Some((record, same_input)) => existing(record, same_input, exchange.exchange_id, principal),
+            None => Err(CreateRunError::NothingSuspended { session_id: exchange.session_id }),
         }
     }
 
@@ -311,6 +273,10 @@ impl Engine {
     ) -> Result<TakenUp, CreateRunError> {
         let store = &self.inner.store;
         let run_id = &waiting.run_id;
+        // Read again, now that nobody else can add it.
+        if let Some((record, same_input)) = self.known(&exchange).await? {
+            return Ok(TakenUp::Known { record, same_input });
+        }
         let log = read_log(store, run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
         if log.state.status() != RunStatus::Suspended {
             return Err(CreateRunError::NothingSuspended { session_id: exchange.session_id });
@@ -343,7 +309,7 @@ impl Engine {
         input: RunAgentInput,
         state: LogState,
         appender: Appender,
-        mut hold: Hold,
+        hold: Hold,
     ) {
         let resumed = state.status() == RunStatus::Suspended;
         let identity = Identity {
@@ -358,13 +324,7 @@ impl Engine {
         let own = core.clone();
         let stop = CancellationToken::new();
         let run_id = record.run_id.clone();
-        {
-            let mut running = self.running();
-            if hold.release_in(&mut running) && core.cancelling() {
-                stop.cancel();
-            }
-            running.active.insert(run_id.clone(), Active { core: core.clone(), stop: stop.clone() });
-        }
+        hold.execute(core.clone(), stop.clone());
         let execution = Execution {
             core,
             driver: agent.driver,
@@ -375,9 +335,9 @@ impl Engine {
         let engine = self.clone();
         self.inner.tasks.spawn(async move {
             let ended = execution.run().await;
-            engine.forget(&run_id, &own);
+            engine.inner.runs.forget(&run_id, &own);
             match ended {
-                Ok(()) | Err(WriteError::Ended) => {}
+                Ok(()) | Err(WriteError::Ended | WriteError::Refused(_)) => {}
                 // Whoever took the run over brings it to its end.
                 Err(WriteError::Store(error @ (AppendError::Fenced | AppendError::Ended))) => {
                     tracing::error!(%run_id, %error, "the run is not this server's any more");
@@ -389,14 +349,6 @@ impl Engine {
                 }
             }
         });
-    }
-
-    /// The exchange is over. The run may have been taken up for its next one since.
-    fn forget(&self, run_id: &str, core: &Arc<RunCore>) {
-        let mut running = self.running();
-        if running.active.get(run_id).is_some_and(|active| Arc::ptr_eq(&active.core, core)) {
-            running.active.remove(run_id);
-        }
     }
 
     /// Brings a run to its end that could not be written, as soon as the store takes it, or the engine is shut down.
@@ -419,7 +371,7 @@ impl Engine {
         // Read first: a run that is in the store was in hand before.
         store.run(run_id).await?.ok_or_else(unknown)?;
         loop {
-            match self.ask_to_stop(run_id) {
+            match self.inner.runs.ask_to_stop(run_id) {
                 Asked::Stopping(core) => {
                     if let Some(core) = core {
                         // A store that fails here fails the run, which is seen to elsewhere.
@@ -432,7 +384,7 @@ impl Engine {
                         let _ = core.progress().flush().await;
                     }
                     // Without a hold, somebody has taken the run up at this moment, and can be asked.
-                    if let Some(_hold) = self.hold(run_id) {
+                    if let Ok(_hold) = self.inner.runs.hold(run_id) {
                         self.cancel_waiting(run_id).await?;
                         break;
                     }
@@ -465,39 +417,6 @@ impl Engine {
             self.inner.abandon.cancel();
             self.inner.tasks.wait().await;
         }
-    }
-
-    /// Takes a run in hand that nobody has, if that is so.
-    fn hold(&self, run_id: &str) -> Option<Hold> {
-        let mut running = self.running();
-        let executed = running.active.get(run_id).is_some_and(|active| !active.core.is_over());
-        if executed || running.held.contains_key(run_id) {
-            return None;
-        }
-        running.held.insert(run_id.to_owned(), false);
-        drop(running);
-        Some(Hold { engine: self.clone(), run_id: run_id.to_owned(), released: false })
-    }
-
-    fn ask_to_stop(&self, run_id: &str) -> Asked {
-        let mut running = self.running();
-        if let Some(asked) = running.held.get_mut(run_id) {
-            *asked = true;
-            return Asked::Stopping(None);
-        }
-        let Some(active) = running.active.get(run_id) else { return Asked::Idle(None) };
-        // The log says that the run is being stopped before the driver hears of it: from here on there is one possible
-        // outcome.
-        if active.core.cancelling() {
-            active.stop.cancel();
-            Asked::Stopping(Some(active.core.clone()))
-        } else {
-            Asked::Idle(Some(active.core.clone()))
-        }
-    }
-
-    fn running(&self) -> std::sync::MutexGuard<'_, Running> {
-        self.inner.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

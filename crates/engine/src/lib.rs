@@ -11,12 +11,15 @@ mod driver;
 pub mod drivers;
 mod engine;
 mod execution;
+mod in_hand;
 mod recovery;
 mod request;
+mod segment;
 mod writer;
 
 pub use driver::{Agent, Driver, Exchange, Starting};
 pub use engine::{CancelError, Engine, EngineOptions};
 pub use recovery::{RecoverError, Recovered};
 pub use request::{CreateRun, CreateRunError, RunRequest, Started};
-pub use writer::{RunWriter, Segment, WriteError};
+pub use segment::Segment;
+pub use writer::{RunWriter, WriteError};

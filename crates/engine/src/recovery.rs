@@ -89,7 +89,12 @@ pub(crate) async fn recover(store: &Store, record: &RunRecord, why: &str) -> Res
     if state.status() == RunStatus::Suspended {
         return Ok(Recovered::Suspended);
     }
-    let stopping = state.status() == RunStatus::Cancelling;
+    let recovered = match state.status() {
+        RunStatus::Cancelling | RunStatus::Cancelled => Recovered::Cancelled,
+        // Only the `run.end` is missing.
+        RunStatus::Completed => Recovered::Ended,
+        _ => Recovered::Failed,
+    };
     // A run that had not begun begins in order to end.
     let recorder = if state.head() == 0 {
         let mut agui = Map::new();
@@ -110,15 +115,15 @@ pub(crate) async fn recover(store: &Store, record: &RunRecord, why: &str) -> Res
     } else {
         Recorder::recover(state)
     };
-    let (recorded, recovered) = if stopping {
-        (recorder.cancel(now(), &[], None), Recovered::Cancelled)
+    let recorded = if recovered == Recovered::Cancelled {
+        recorder.cancel(now(), &[], None)
     } else {
         let failure = Failure {
             retryable: true,
             segments: SegmentStatus::Abandoned,
             ..Failure::new(ErrorCode::InternalError, why)
         };
-        (recorder.fail(now(), failure), Recovered::Failed)
+        recorder.fail(now(), failure)
     };
     append(&mut appender, recorded).await?;
     Ok(recovered)

@@ -4,32 +4,40 @@
 //! them, so that the order of calls is the order of the log. The lock is never held across an await; waiting happens
 //! before it, when too much of the run's log is still on its way to the store.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use runwire_agui::{Event, RunAgentInput, RunStarted};
+use runwire_agui::{Event, Interrupt, RunAgentInput, RunStarted};
 use runwire_bridge::{
-    Agui, COALESCE_MILLIS, Ending, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder, Replayed,
-    ToolOutput, kind, started_members,
+    COALESCE_MILLIS, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder, Replayed, kind,
+    started_members,
 };
-use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentId, Timestamp};
+use runwire_frame::{
+    Data, ErrorCode, MAX_VALUE_DEPTH, NoticeLevel, RunStart, RunStatus, SegmentId, Timestamp, json_depth,
+};
 use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate};
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
 use crate::clock::now;
+use crate::segment::Segment;
 
 /// So many of a run's frames may wait for the store before its driver has to wait.
 const MAX_FRAMES_IN_FLIGHT: usize = 512;
 /// So many bytes of them.
 const MAX_BYTES_IN_FLIGHT: usize = 1024 * 1024;
 
-/// Nothing more can be written to the run.
+/// Something was not written to the run.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
     /// The run has ended.
     #[error("the run has ended; nothing more can be written to it")]
     Ended,
+    /// A conforming client would reject it, so nothing was written. The run can go on without it.
+    #[error("the run's log cannot take this: {0}")]
+    Refused(String),
     /// The store does not take the run's frames any more.
     #[error(transparent)]
     Store(#[from] AppendError),
@@ -37,7 +45,8 @@ pub enum WriteError {
 
 impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Failure {
-        Failure { retryable: true, ..Failure::new(ErrorCode::InternalError, error.to_string()) }
+        let retryable = !matches!(error, WriteError::Refused(_));
+        Failure { retryable, ..Failure::new(ErrorCode::InternalError, error.to_string()) }
     }
 }
 
@@ -183,6 +192,7 @@ impl RunCore {
             return Err(WriteError::Ended);
         };
         let now = now();
+        let end = waits_for_something(end);
         let stopping = recorder.state().status() == RunStatus::Cancelling;
         let recorded = match end {
             ExchangeEnd::Cancelled { usage, agui } => recorder.cancel(now, &usage, agui),
@@ -218,6 +228,34 @@ impl Inner {
     fn append(&mut self, recorded: Recorded) -> Result<(), AppendError> {
         self.appender.enqueue(to_append(recorded))
     }
+}
+
+/// A client can only go on with a run whose interrupts it can tell apart and answer, so a driver that suspends without
+/// such has failed.
+fn waits_for_something(end: ExchangeEnd) -> ExchangeEnd {
+    let ExchangeEnd::Suspended(suspension) = &end else { return end };
+    let given = suspension.contract.get("interrupts").cloned().unwrap_or_default();
+    let problem = match serde_json::from_value::<Vec<Interrupt>>(given) {
+        Err(error) => Some(error.to_string()),
+        Ok(interrupts) if interrupts.is_empty() => Some("there is none".to_owned()),
+        Ok(interrupts) => {
+            let mut ids = HashSet::new();
+            let repeated = interrupts.iter().find(|interrupt| !ids.insert(&*interrupt.id));
+            repeated.map(|interrupt| format!("two have the id `{}`", interrupt.id))
+        }
+    };
+    let Some(problem) = problem else { return end };
+    let message = format!("the agent's driver suspended the run without interrupts that can be answered: {problem}");
+    ExchangeEnd::Failed(Failure { usage: suspension.usage.clone(), ..Failure::new(ErrorCode::InternalError, message) })
+}
+
+/// What nests deeper could be written, and not be read again.
+pub(crate) fn within_depth(value: &impl Serialize) -> Result<(), WriteError> {
+    let json = serde_json::to_vec(value).map_err(|e| WriteError::Refused(e.to_string()))?;
+    if json_depth(&json) > MAX_VALUE_DEPTH {
+        return Err(WriteError::Refused(format!("it nests more than {MAX_VALUE_DEPTH} levels of JSON")));
+    }
+    Ok(())
 }
 
 /// What was recorded, as the store takes it: bodies encoded once, and the run's record kept in step with the log.
@@ -273,13 +311,13 @@ impl RunWriter {
         RunWriter { core }
     }
 
-    async fn write<R>(&self, record: impl FnOnce(&mut Recorder, Timestamp) -> R) -> Result<R, WriteError> {
+    pub(crate) async fn write<R>(&self, record: impl FnOnce(&mut Recorder, Timestamp) -> R) -> Result<R, WriteError> {
         self.core.progress.wait_below(MAX_FRAMES_IN_FLIGHT, MAX_BYTES_IN_FLIGHT).await?;
         self.core.write(record)
     }
 
     fn segment<K>(&self, open: Open<K>) -> Segment<K> {
-        Segment { writer: self.clone(), open }
+        Segment::new(self.clone(), open)
     }
 
     /// Opens a model call.
@@ -322,47 +360,59 @@ impl RunWriter {
         Ok(self.segment(self.write(|r, now| r.open_agent(now, opening)).await?))
     }
 
-    /// Opens a tool call.
+    /// Opens a tool call. Its id is the conversation's: an answer from outside names the call by it.
     ///
     /// # Errors
-    /// As [`RunWriter::model`].
+    /// As [`RunWriter::model`]; and [`WriteError::Refused`] while another call of that id waits for its result.
     pub async fn tool(
         &self,
         tool_call_id: &str,
         tool_slug: &str,
         opening: Opening,
     ) -> Result<Segment<kind::Tool>, WriteError> {
-        Ok(self.segment(self.write(|r, now| r.open_tool(now, tool_call_id, tool_slug, opening)).await?))
+        let open = self.write(|r, now| {
+            if r.open_tools().iter().any(|(open, _)| open == tool_call_id) {
+                return Err(WriteError::Refused(format!("tool call `{tool_call_id}` is open already")));
+            }
+            Ok(r.open_tool(now, tool_call_id, tool_slug, opening))
+        });
+        Ok(self.segment(open.await??))
     }
 
     /// Replaces the agent's state. Any JSON value.
     ///
     /// # Errors
-    /// As [`RunWriter::model`].
+    /// As [`RunWriter::model`]; and [`WriteError::Refused`] for a value of more than
+    /// [`MAX_VALUE_DEPTH`] levels.
     pub async fn state_snapshot(&self, snapshot: Value) -> Result<(), WriteError> {
+        within_depth(&snapshot)?;
         self.write(|r, now| r.state_snapshot(now, snapshot)).await
     }
 
     /// Changes the agent's state by an RFC 6902 patch, a list of operations.
     ///
     /// # Errors
-    /// As [`RunWriter::model`].
+    /// As [`RunWriter::state_snapshot`]; and [`WriteError::Refused`] for what is no such patch.
     pub async fn state_delta(&self, patch: Value) -> Result<(), WriteError> {
+        within_depth(&patch)?;
+        Event::from_value(json!({ "type": "STATE_DELTA", "delta": patch }))
+            .map_err(|e| WriteError::Refused(format!("it is no patch of the state: {e}")))?;
         self.write(|r, now| r.state_delta(now, patch)).await
     }
 
     /// An event of the application's own.
     ///
     /// # Errors
-    /// As [`RunWriter::model`].
+    /// As [`RunWriter::state_snapshot`].
     pub async fn custom(&self, name: &str, value: Value) -> Result<(), WriteError> {
+        within_depth(&value)?;
         self.write(|r, now| r.custom(now, name, value)).await
     }
 
     /// Something worth telling that is neither output nor an error.
     ///
     /// # Errors
-    /// As [`RunWriter::model`].
+    /// As [`RunWriter::state_snapshot`].
     pub async fn notice(
         &self,
         level: NoticeLevel,
@@ -370,6 +420,7 @@ impl RunWriter {
         message: &str,
         attributes: Option<Map<String, Value>>,
     ) -> Result<(), WriteError> {
+        within_depth(&attributes)?;
         self.write(|r, now| r.notice(now, level, code, message, attributes)).await
     }
 
@@ -395,79 +446,5 @@ impl RunWriter {
     /// As [`RunWriter::model`].
     pub(crate) async fn record_replayed(&self, ingest: &mut Ingest, replayed: &Replayed) -> Result<(), WriteError> {
         self.write(|r, now| ingest.record_replayed(r, now, replayed)).await
-    }
-}
-
-/// An open segment: what its content is written through. Dropped without [`Segment::end`], it stays open until the
-/// run ends, which closes it.
-pub struct Segment<K> {
-    writer: RunWriter,
-    open: Open<K>,
-}
-
-impl<K> Segment<K> {
-    /// The segment's name within the run.
-    pub fn id(&self) -> &SegmentId {
-        self.open.id()
-    }
-
-    /// Closes the segment.
-    ///
-    /// # Errors
-    /// As [`RunWriter::model`].
-    pub async fn end(self, ending: Ending) -> Result<(), WriteError> {
-        let open = self.open;
-        self.writer.write(|r, now| r.end(now, open, ending)).await
-    }
-}
-
-impl<K: kind::TakesText> Segment<K> {
-    /// Writes output text.
-    ///
-    /// # Errors
-    /// As [`RunWriter::model`].
-    pub async fn text(&self, text: &str) -> Result<(), WriteError> {
-        self.writer.write(|r, now| r.text(now, &self.open, text, None)).await
-    }
-}
-
-impl<K: kind::TakesThinking> Segment<K> {
-    /// Writes reasoning.
-    ///
-    /// # Errors
-    /// As [`RunWriter::model`].
-    pub async fn thinking(&self, text: &str) -> Result<(), WriteError> {
-        self.writer.write(|r, now| r.thinking(now, &self.open, text, None)).await
-    }
-}
-
-impl<K: kind::TakesArguments> Segment<K> {
-    /// Writes the next piece of the call's arguments.
-    ///
-    /// # Errors
-    /// As [`RunWriter::model`].
-    pub async fn arguments(&self, delta: &str) -> Result<(), WriteError> {
-        self.writer.write(|r, now| r.arguments(now, &self.open, delta, None)).await
-    }
-
-    /// The call's arguments are complete.
-    ///
-    /// # Errors
-    /// As [`RunWriter::model`].
-    pub async fn arguments_complete(&self) -> Result<(), WriteError> {
-        self.writer.write(|r, now| r.arguments_complete(now, &self.open, None)).await
-    }
-}
-
-impl Segment<kind::Tool> {
-    /// Writes the tool's result.
-    ///
-    /// # Errors
-    /// As [`RunWriter::model`].
-    pub async fn result(self, ok: bool, output: &ToolOutput) -> Result<Segment<kind::AnsweredTool>, WriteError> {
-        let none: Agui = None;
-        let open = self.open;
-        let open = self.writer.write(|r, now| r.result(now, open, ok, output, none)).await?;
-        Ok(Segment { writer: self.writer, open })
     }
 }

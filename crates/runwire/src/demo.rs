@@ -130,7 +130,8 @@ fn summary(show: &mut Show, seen: &Seen, seconds: f64, missed: u64, run_id: &str
     let mut out = io::stdout();
     writeln!(out, "\nopen next:")?;
     writeln!(out, "  curl -N {address}/v2/runs/{run_id}/stream              the run again, frame by frame")?;
-    writeln!(out, "  curl -N {address}/v2/runs/{run_id}/stream?after={resumed}     from where we came back")?;
+    let cut = resumed - 1;
+    writeln!(out, "  curl -N '{address}/v2/runs/{run_id}/stream?after={cut}'   from where we came back")?;
     writeln!(out, "  curl -N {address}/v2/runs/{run_id}/agui                the same run as AG-UI events")?;
     writeln!(
         out,

@@ -8,7 +8,7 @@ use runwire_client::{AguiFollowed, CreateRun, Followed, FrameStream, Server, Tra
 use runwire_frame::{Data, Frame, RunStatus};
 
 use crate::cli::{ProtocolArg, RunArgs, ServerArgs, TailArgs, TransportArg};
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::printer::{Printer, Style};
 
 /// The server that the flags name.
@@ -32,12 +32,20 @@ pub async fn run(args: RunArgs) -> anyhow::Result<Exit> {
     }
     let run = server.create_run(&create).await?;
     let frames = server.follow(run.run_id()).transport(transport(args.transport)).start();
-    follow_frames(frames, args.server.json, true).await
+    follow_frames(frames, args.server.json, true, None).await
 }
 
 /// Follows a run.
 pub async fn tail(args: TailArgs) -> anyhow::Result<Exit> {
+    if args.protocol == ProtocolArg::Agui && args.transport == TransportArg::Ws {
+        bail!("--transport ws: AG-UI is followed by sse; the frame protocol has both");
+    }
     let server = server(&args.server)?;
+    // Following waits out a server that is away for a while. One that was never there must not be waited for, so the first
+    // question is one that fails.
+    let record = server.run(&args.run).await?;
+    // With everything read already, what is left to tell is how the run ended.
+    let ended = record.status().is_ended().then(|| exit::of_status(record.status())).flatten();
     match args.protocol {
         ProtocolArg::Frame => {
             let after = match &args.after {
@@ -47,21 +55,21 @@ pub async fn tail(args: TailArgs) -> anyhow::Result<Exit> {
                 }
             };
             let frames = server.follow(args.run).after(after).transport(transport(args.transport)).start();
-            follow_frames(frames, args.server.json, false).await
+            follow_frames(frames, args.server.json, false, ended).await
         }
-        ProtocolArg::Agui => {
-            if args.transport == TransportArg::Ws {
-                bail!("--transport ws: AG-UI is followed by sse; the frame protocol has both");
-            }
-            follow_events(&server, args.run, args.after, args.server.json).await
-        }
+        ProtocolArg::Agui => follow_events(&server, args.run, args.after, args.server.json, ended).await,
     }
 }
 
-async fn follow_frames(mut frames: FrameStream, json: bool, until_suspended: bool) -> anyhow::Result<Exit> {
+/// `exit` is for a stream that has nothing left to say.
+async fn follow_frames(
+    mut frames: FrameStream,
+    json: bool,
+    until_suspended: bool,
+    mut exit: Option<Exit>,
+) -> anyhow::Result<Exit> {
     let stdout = io::stdout();
     let mut printer = Printer::new(stdout.lock(), Style::detect());
-    let mut exit = None;
     while let Some(followed) = frames.next().await {
         match followed? {
             Followed::Frame { body, frame, .. } => {
@@ -95,9 +103,15 @@ fn exit_of(frame: &Frame) -> Option<Exit> {
     }
 }
 
-async fn follow_events(server: &Server, run: String, after: Option<String>, json: bool) -> anyhow::Result<Exit> {
+/// `exit` is for a stream that has nothing left to say.
+async fn follow_events(
+    server: &Server,
+    run: String,
+    after: Option<String>,
+    json: bool,
+    mut exit: Option<Exit>,
+) -> anyhow::Result<Exit> {
     let mut events = server.follow_agui(run).last_event_id(after).start();
-    let mut exit = None;
     while let Some(followed) = events.next().await {
         match followed? {
             AguiFollowed::Event { id, json: event } => {

@@ -24,7 +24,7 @@ const RUN_ID: &str = "runwire-run-id";
 pub(crate) async fn run(
     State(app): State<App>,
     principal: Principal,
-    Path(agent_id): Path<String>,
+    Checked(Path(agent_id)): Checked<Path<String>>,
     Checked(Query(query)): Checked<Query<CursorQuery>>,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
@@ -46,6 +46,11 @@ pub(crate) async fn run(
             return Err(Problem::unprocessable(format!("the body: `{name}` is empty")));
         }
     }
+    // A cursor is a place in what this exchange has sent. Where nothing was sent there is none, and starting a run whose
+    // first events the client would not be shown is worse than refusing (G7).
+    if after.is_some() && app.store().run_by_exchange(&input.thread_id, &input.run_id).await?.is_none() {
+        return Err(Problem::past_head(0));
+    }
     // A client that declares no version predates 1.0.
     let peer = if input.protocol_version.is_some() { Peer::Current } else { Peer::PreV1 };
     let create = CreateRun {
@@ -57,6 +62,9 @@ pub(crate) async fn run(
         trigger_kind: "agui",
     };
     let started = app.engine().create_run(create).await?;
+    if after.is_some_and(|after| after.seq > started.record.head) {
+        return Err(Problem::past_head(started.record.head));
+    }
     let run_id = started.record.run_id;
     let tail = app.store().tail(&run_id, 0).await.map_err(|e| Problem::from_tail(e, &run_id))?;
     let scope = Scope::Exchange(started.exchange_id);
@@ -72,7 +80,7 @@ pub(crate) async fn run(
 pub(crate) async fn follow(
     State(app): State<App>,
     principal: Principal,
-    Path(run_id): Path<String>,
+    Checked(Path(run_id)): Checked<Path<String>>,
     Checked(Query(query)): Checked<Query<CursorQuery>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -83,23 +91,32 @@ pub(crate) async fn follow(
     }
     let tail = app.store().tail(&run_id, 0).await.map_err(|e| Problem::from_tail(e, &run_id))?;
     let mut source = ProjectionSource::new(app.store().clone(), &run_id, tail, Peer::Current, Scope::WholeRun, after);
-    // A reader that has everything is told so; whether it has, only the last frame's own events say.
-    if record.ended_at.is_some() && after.is_some_and(|after| after.seq == record.head) {
-        return match source.next().await {
-            Ok(None) => Ok(StatusCode::NO_CONTENT.into_response()),
-            Ok(Some(rest)) => Ok(respond(&app, Rest(Some(rest)))),
-            Err(error) => Err(Problem::internal(&error)),
-        };
-    }
-    Ok(respond(&app, source))
+    // A reader that has everything is told so (G6). Only the events say whether it has: the last frame can have several
+    // or none.
+    let ended = record.ended_at.is_some();
+    let first = match after {
+        Some(_) if ended => match source.next().await {
+            Ok(Some(first)) => Some(first),
+            Ok(None) => return Ok(StatusCode::NO_CONTENT.into_response()),
+            Err(error) => return Err(Problem::internal(&error)),
+        },
+        _ => None,
+    };
+    Ok(respond(&app, Begun { first, source }))
 }
 
-/// What is left of a stream whose end is known.
-struct Rest(Option<Bytes>);
+/// A source whose first events have been read already.
+struct Begun {
+    first: Option<Bytes>,
+    source: ProjectionSource,
+}
 
-impl Source for Rest {
+impl Source for Begun {
     async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
-        Ok(self.0.take())
+        match self.first.take() {
+            Some(first) => Ok(Some(first)),
+            None => self.source.next().await,
+        }
     }
 }
 

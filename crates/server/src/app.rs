@@ -16,7 +16,8 @@ use crate::problem::Problem;
 pub struct ServerOptions {
     /// After so long without anything to send, a stream gets a comment and a WebSocket a ping. Default 15 s.
     pub keep_alive: Duration,
-    /// A WebSocket peer that answers no ping for so long is gone. Default 45 s.
+    /// A WebSocket peer that answers no ping for so long is gone, and so is any peer whose socket takes nothing for so
+    /// long. Default 45 s.
     pub gone_after: Duration,
     /// How long a WebSocket client has for its first message. 5 s, as the protocol has it.
     pub first_message: Duration,
@@ -24,6 +25,8 @@ pub struct ServerOptions {
     pub stream_max_age: Option<Duration>,
     /// What a stream tells an EventSource to wait before it reconnects. Default 1 s.
     pub retry: Duration,
+    /// How long connections have to end when the server goes. Default 5 s.
+    pub shutdown_grace: Duration,
     /// The largest request body, in bytes. Default 16 MiB.
     pub max_body_bytes: usize,
     /// Origins whose pages may use this server from a browser. Default: none but its own.
@@ -38,6 +41,7 @@ impl Default for ServerOptions {
             first_message: Duration::from_secs(5),
             stream_max_age: None,
             retry: Duration::from_secs(1),
+            shutdown_grace: Duration::from_secs(5),
             max_body_bytes: 16 * 1024 * 1024,
             cors_origins: Vec::new(),
         }

@@ -41,7 +41,8 @@ impl Principal {
         if self.all_runs { None } else { self.name.clone() }
     }
 
-    /// The principal that must own what is continued; `None` for one that may continue everything.
+    /// Whose the runs are that this principal creates, and whose a session has to be for it to go on with: seeing all runs
+    /// is not speaking in everybody's name. `None` on a server without tokens.
     pub(crate) fn owner(&self) -> Option<String> {
         self.name.clone()
     }

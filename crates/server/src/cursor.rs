@@ -1,5 +1,7 @@
 //! Where a reader says that it left off.
 
+use std::str::FromStr;
+
 use axum::http::HeaderMap;
 use serde::Deserialize;
 
@@ -30,7 +32,7 @@ impl CursorQuery {
     /// A cursor over frames: the last `seq` that was read; 0 for none.
     pub(crate) fn frame_cursor(&self, headers: &HeaderMap) -> Result<u64, Problem> {
         let Some(given) = self.given(headers)?.filter(|g| !g.is_empty()) else { return Ok(0) };
-        given.parse().map_err(|_| {
+        number(&given).ok_or_else(|| {
             Problem::bad_request(format!("`{given}` is no cursor: it is the `seq` of the last frame read, or 0"))
         })
     }
@@ -44,6 +46,11 @@ impl CursorQuery {
     }
 }
 
+/// Digits and nothing else: Rust's own reading would take a sign too.
+fn number<N: FromStr>(text: &str) -> Option<N> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
 /// The `id` of an AG-UI event: the frame that it was derived from, and its number among that frame's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EventId {
@@ -54,7 +61,7 @@ pub(crate) struct EventId {
 impl EventId {
     fn parse(text: &str) -> Option<EventId> {
         let (seq, n) = text.split_once('.')?;
-        Some(EventId { seq: seq.parse().ok()?, n: n.parse().ok()? })
+        Some(EventId { seq: number(seq)?, n: number(n)? })
     }
 }
 
@@ -85,10 +92,10 @@ mod tests {
     #[test]
     fn a_cursor_that_is_none_is_refused_and_repeated() {
         let headers = HeaderMap::new();
-        for bad in ["x", "-1", "1.0", "18446744073709551616"] {
+        for bad in ["x", "-1", "+1", "1.0", "18446744073709551616"] {
             assert!(format!("{:?}", query(bad).frame_cursor(&headers).unwrap_err()).contains(bad));
         }
-        for bad in ["7", "7.", ".1", "a.b", "1.4294967296"] {
+        for bad in ["7", "7.", ".1", "a.b", "+1.+0", "1.4294967296"] {
             assert!(query(bad).event_cursor(&headers).is_err(), "{bad}");
         }
         let id = query("7.2").event_cursor(&headers).unwrap().unwrap();

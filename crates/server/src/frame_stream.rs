@@ -18,7 +18,7 @@ use crate::problem::Problem;
 pub(crate) async fn stream(
     State(app): State<App>,
     principal: Principal,
-    Path(run_id): Path<String>,
+    Checked(Path(run_id)): Checked<Path<String>>,
     Checked(Query(query)): Checked<Query<CursorQuery>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -75,7 +75,7 @@ const PAGE_MAX: usize = 1000;
 pub(crate) async fn page(
     State(app): State<App>,
     principal: Principal,
-    Path(run_id): Path<String>,
+    Checked(Path(run_id)): Checked<Path<String>>,
     Checked(Query(query)): Checked<Query<PageQuery>>,
 ) -> Result<Response, Problem> {
     let record = app.visible_run(&principal, &run_id).await?;

@@ -10,6 +10,7 @@ mod cursor;
 mod event_stream;
 mod frame_stream;
 mod openness;
+mod patient_socket;
 mod problem;
 mod projection_stream;
 mod routes;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
@@ -23,6 +23,17 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Checked<Query<T>> {
         match Query::<T>::from_request_parts(parts, app).await {
             Ok(query) => Ok(Checked(query)),
             Err(refused) => Err(Problem::bad_request(format!("the query: {}", refused.body_text()))),
+        }
+    }
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Checked<Path<T>> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        match Path::<T>::from_request_parts(parts, app).await {
+            Ok(path) => Ok(Checked(path)),
+            Err(refused) => Err(Problem::bad_request(format!("the path: {}", refused.body_text()))),
         }
     }
 }

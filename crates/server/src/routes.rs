@@ -5,10 +5,9 @@ use std::io;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::serve::ListenerExt as _;
 use axum::{Json, Router, middleware};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -16,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::app::App;
+use crate::auth::bearer;
 use crate::openness::this_machine_only;
+use crate::patient_socket::PatientListener;
 use crate::problem::Problem;
 use crate::{agui, frame_stream, runs, websocket};
 
@@ -65,9 +66,12 @@ fn cors(origins: &[String]) -> CorsLayer {
         .max_age(Duration::from_secs(600))
 }
 
-async fn index(State(app): State<App>) -> Response {
-    let agents: Vec<_> =
-        app.engine().agents().values().map(|a| json!({ "agent_id": a.id, "description": a.description })).collect();
+async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
+    // Everybody may read what this is; which agents there are only who may run them.
+    let agents = app.authenticate(bearer(&headers)).map(|_| {
+        let agents = app.engine().agents().values();
+        agents.map(|a| json!({ "agent_id": a.id, "description": a.description })).collect::<Vec<_>>()
+    });
     Json(json!({
         "name": "runwire",
         "version": env!("CARGO_PKG_VERSION"),
@@ -115,25 +119,34 @@ async fn method_not_allowed(method: Method, uri: axum::http::Uri) -> Problem {
 }
 
 /// Serves until `shutdown` is cancelled; then takes no more connections, ends the streams that are open between frames,
-/// and returns when every connection is gone.
+/// and returns when every connection is gone, but after [`ServerOptions::shutdown_grace`](crate::ServerOptions) at the
+/// latest: a peer that takes nothing cannot hold the server up.
 ///
 /// # Errors
 /// When the listener fails.
 pub async fn serve(listener: TcpListener, app: App, shutdown: CancellationToken) -> io::Result<()> {
     let closing = app.inner.closing.clone();
     let connections = app.inner.connections.clone();
-    // A frame must not wait for the next one to fill a packet.
-    let listener = listener.tap_io(|socket| {
-        if let Err(error) = socket.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY could not be set");
+    let grace = app.options().shutdown_grace;
+    let listener = PatientListener::new(listener, app.options().gone_after);
+    let stop = {
+        let (shutdown, closing) = (shutdown.clone(), closing.clone());
+        async move {
+            shutdown.cancelled().await;
+            closing.cancel();
         }
-    });
-    let stop = async move {
-        shutdown.cancelled().await;
-        closing.cancel();
     };
-    axum::serve(listener, router(app)).with_graceful_shutdown(stop).into_future().await?;
-    connections.close();
-    connections.wait().await;
-    Ok(())
+    let served = async {
+        axum::serve(listener, router(app)).with_graceful_shutdown(stop).into_future().await?;
+        connections.close();
+        connections.wait().await;
+        Ok(())
+    };
+    tokio::select! {
+        served = served => served,
+        () = async { closing.cancelled().await; tokio::time::sleep(grace).await } => {
+            tracing::warn!("connections were left open: their peers did not take what was sent to them");
+            Ok(())
+        }
+    }
 }

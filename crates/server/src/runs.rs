@@ -160,7 +160,7 @@ fn parse_place(text: &str) -> Result<RunCursor, Problem> {
 pub(crate) async fn get(
     State(app): State<App>,
     principal: Principal,
-    Path(run_id): Path<String>,
+    Checked(Path(run_id)): Checked<Path<String>>,
 ) -> Result<Response, Problem> {
     Ok(Json(app.visible_run(&principal, &run_id).await?).into_response())
 }
@@ -169,7 +169,7 @@ pub(crate) async fn get(
 pub(crate) async fn cancel(
     State(app): State<App>,
     principal: Principal,
-    Path(run_id): Path<String>,
+    Checked(Path(run_id)): Checked<Path<String>>,
 ) -> Result<Response, Problem> {
     app.visible_run(&principal, &run_id).await?;
     let record = app.engine().cancel(&run_id).await?;
@@ -181,7 +181,7 @@ pub(crate) async fn cancel(
 pub(crate) async fn payload(
     State(app): State<App>,
     principal: Principal,
-    Path((run_id, segment_id)): Path<(String, String)>,
+    Checked(Path((run_id, segment_id))): Checked<Path<(String, String)>>,
 ) -> Result<Response, Problem> {
     app.visible_run(&principal, &run_id).await?;
     let payload = app.store().payload(&run_id, &segment_id).await?.ok_or_else(|| {

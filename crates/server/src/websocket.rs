@@ -49,7 +49,7 @@ struct FirstMessage {
 /// `GET /v2/runs/{id}/ws`
 pub(crate) async fn upgrade(
     State(app): State<App>,
-    Path(run_id): Path<String>,
+    Checked(Path(run_id)): Checked<Path<String>>,
     Checked(Query(query)): Checked<Query<UpgradeQuery>>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
@@ -207,6 +207,22 @@ impl Connection {
                 }
             };
             tokio::select! {
+                // What the peer said counts before its silence does, and frames never keep the others waiting.
+                biased;
+                () = closing.cancelled() => return Close::With(GOING_AWAY, None),
+                () = old => return Close::With(GOING_AWAY, None),
+                said = self.stream.next() => match said {
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return Close::Gone,
+                    Some(Ok(_)) => heard = Instant::now(),
+                },
+                _ = ping.tick() => {
+                    if heard.elapsed() > options.gone_after {
+                        return Close::Gone;
+                    }
+                    if self.send(Message::Ping(bytes::Bytes::new()), options.gone_after).await.is_err() {
+                        return Close::Gone;
+                    }
+                }
                 item = tail.next() => match item {
                     Ok(TailItem::Frames(entries)) => {
                         let bodies = entries.iter().map(|e| e.body());
@@ -226,20 +242,6 @@ impl Connection {
                         return Close::error_with(SERVER_FAILED, code, error.to_string(), Map::new());
                     }
                 },
-                said = self.stream.next() => match said {
-                    Some(Ok(Message::Close(_)) | Err(_)) | None => return Close::Gone,
-                    Some(Ok(_)) => heard = Instant::now(),
-                },
-                _ = ping.tick() => {
-                    if heard.elapsed() > options.gone_after {
-                        return Close::Gone;
-                    }
-                    if self.send(Message::Ping(bytes::Bytes::new()), options.gone_after).await.is_err() {
-                        return Close::Gone;
-                    }
-                }
-                () = closing.cancelled() => return Close::With(GOING_AWAY, None),
-                () = old => return Close::With(GOING_AWAY, None),
             }
         }
     }

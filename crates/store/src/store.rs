@@ -153,6 +153,12 @@ impl Store {
         self.inner.health.get()
     }
 
+    /// How many transactions were committed since the store was opened. Each took whatever waited, over all runs, so
+    /// this beside the number of appends says how well group commit works.
+    pub fn commits(&self) -> u64 {
+        self.inner.health.commits()
+    }
+
     /// How many runs are in memory: those that are being written or followed.
     pub fn live_runs(&self) -> usize {
         self.inner.registry.len()
@@ -319,9 +325,9 @@ impl Inner {
         let Some(Running { writer, lock }) = running.take() else {
             return;
         };
-        self.queue.close();
-        // First the readers: SQLite removes the write-ahead log only with the last connection.
+        // First the readers: SQLite removes the write-ahead log with the last connection, and only one that may write can.
         self.readers.close();
+        self.queue.close();
         if writer.join().is_err() {
             tracing::error!(path = %self.path.display(), "the store's writer thread had panicked");
         }

@@ -1,6 +1,7 @@
 //! The one thread that writes, and its queue.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
 
@@ -74,10 +75,12 @@ impl Queue {
     }
 }
 
-/// Whether the last transaction could be written: what [`Store::health`](crate::Store::health) answers.
+/// Whether the last transaction could be written, what [`Store::health`](crate::Store::health) answers, and how many
+/// were.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     failure: Mutex<Option<StorageFailure>>,
+    commits: AtomicU64,
 }
 
 impl Health {
@@ -88,7 +91,14 @@ impl Health {
         }
     }
 
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
     fn set(&self, committed: &Result<(), StorageFailure>) {
+        if committed.is_ok() {
+            self.commits.fetch_add(1, Ordering::Relaxed);
+        }
         *self.lock() = committed.as_ref().err().cloned();
     }
 

@@ -137,6 +137,8 @@ async fn an_error_of_the_connection_itself_is_judged_by_its_code() {
         (ErrorCode::MalformedFrame, none(), |e| matches!(e, FollowError::Unauthorized { .. })),
         (ErrorCode::RunNotFound, none(), |e| matches!(e, FollowError::RunNotFound { .. })),
         (ErrorCode::ProtocolUnsupported, none(), |e| matches!(e, FollowError::ProtocolUnsupported { .. })),
+        (ErrorCode::MalformedFrame, json!({"oldest": 7}), |e| matches!(e, FollowError::Gone { oldest: Some(7), .. })),
+        (ErrorCode::MalformedFrame, json!({"head": 9}), |e| matches!(e, FollowError::PastHead { head: Some(9), .. })),
         (ErrorCode::InternalError, json!({"oldest": 7}), |e| matches!(e, FollowError::Gone { oldest: Some(7), .. })),
         (ErrorCode::InternalError, json!({"head": 9}), |e| matches!(e, FollowError::PastHead { head: Some(9), .. })),
         (ErrorCode::InternalError, none(), |e| matches!(e, FollowError::Refused { detail, .. } if detail == "because")),

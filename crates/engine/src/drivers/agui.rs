@@ -4,6 +4,7 @@
 //! byte of it reaches the log: what breaks AG-UI's rules fails this run with `CHANNEL_ERROR`, naming the rule and the
 //! event, and everything recorded before stays.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,12 +105,16 @@ impl AguiDriver {
             let value = HeaderValue::try_from(value).map_err(|e| error(e.to_string()))?;
             headers.append(key, value);
         }
-        let client = reqwest::Client::builder()
+        let mut client = reqwest::Client::builder()
             .default_headers(headers)
             .connect_timeout(options.connect_timeout)
             .read_timeout(options.idle_timeout)
-            .user_agent(concat!("runwire/", env!("CARGO_PKG_VERSION")))
-            .build()?;
+            .user_agent(concat!("runwire/", env!("CARGO_PKG_VERSION")));
+        if is_loopback(&url) {
+            // No proxy can reach this machine's own loopback, whatever the environment says.
+            client = client.no_proxy();
+        }
+        let client = client.build()?;
         Ok(AguiDriver { shared: Arc::new(Shared { client, url, options }) })
     }
 }
@@ -305,6 +310,11 @@ fn broken(url: &reqwest::Url, error: &reqwest::Error) -> Failure {
         detail: Some(reasons.join(": ")),
         ..Failure::new(code, format!("the upstream agent at {} {what}: {reason}", shown(url)))
     }
+}
+
+fn is_loopback(url: &reqwest::Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// The address without user, password and query.

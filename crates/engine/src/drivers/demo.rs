@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::driver::{Driver, Exchange, Starting};
-use crate::writer::{RunWriter, Segment, WriteError};
+use crate::segment::Segment;
+use crate::writer::{RunWriter, WriteError};
 
 /// How the demo agent speaks.
 #[derive(Clone, Debug)]

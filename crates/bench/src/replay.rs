@@ -1,0 +1,113 @@
+//! A long finished run, read from its start: against the bare server with the same bytes in memory.
+
+use std::path::Path;
+
+use anyhow::ensure;
+use clap::Args;
+
+use crate::read::{Crowd, Read};
+use crate::report::Report;
+use crate::serve::{Part, ServeArgs, ServerProcess};
+use crate::wire::Transport;
+
+/// How a replay is measured.
+#[derive(Args, Clone, Debug)]
+pub struct ReplayArgs {
+    /// How many frames the run has.
+    #[arg(long, default_value_t = 100_000)]
+    frames: usize,
+    /// How often each server is read from.
+    #[arg(long, default_value_t = 10)]
+    times: usize,
+}
+
+/// How many frames the store gives out at once, so that the bare server writes chunks of the same size.
+const PAGE: usize = 256;
+
+/// Measures one round into the report. Both servers run at the same time and are read from in turns.
+///
+/// # Errors
+/// When a process fails or a reader lost something.
+pub fn round(args: &ReplayArgs, folder: &Path, report: &mut Report) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir_in(folder)?;
+    let ours = ServerProcess::start(&ServeArgs {
+        folder: folder.path().to_owned(),
+        frames: args.frames,
+        ..ServeArgs::of(Part::Finished)
+    })?;
+    let bare = ServerProcess::start(&ServeArgs {
+        address: ours.at.address.clone(),
+        path: ours.at.sse.clone(),
+        chunk: PAGE,
+        ..ServeArgs::of(Part::BareFinished)
+    })?;
+    let mut sides = [Side::new("Runwire", ours)?, Side::new("bare axum", bare)?];
+    for _ in 0..args.times.max(1) {
+        for side in &mut sides {
+            side.read()?;
+        }
+    }
+    for side in &mut sides {
+        let cpu = side.cpu()?;
+        let row = side.name;
+        report.add(row, ("MB", 1), side.bytes() as f64 / 1e6);
+        report.add(row, ("s", 3), side.seconds());
+        report.add(row, ("MB/s", 0), side.bytes() as f64 / 1e6 / side.seconds());
+        report.add(row, ("CPU s", 3), cpu);
+        report.add(row, ("first frame ms", 2), side.first_frame() * 1e3);
+    }
+    let [ours, bare] = sides;
+    ensure!(ours.bytes() == bare.bytes(), "the two servers did not write the same bytes");
+    report.ratio("bytes a second, Runwire to bare axum", bare.seconds() / ours.seconds());
+    report.ratio("bytes a CPU second, Runwire to bare axum", bare.cpu()? / ours.cpu()?.max(0.001));
+    report.ratio("time to the first frame, Runwire to bare axum", ours.first_frame() / bare.first_frame());
+    bare.server.process.finish()?;
+    ours.server.process.finish()
+}
+
+struct Side {
+    name: &'static str,
+    server: ServerProcess,
+    cpu_before: f64,
+    reads: Vec<Read>,
+}
+
+impl Side {
+    fn new(name: &'static str, server: ServerProcess) -> anyhow::Result<Side> {
+        let mut side = Side { name, server, cpu_before: 0.0, reads: Vec::new() };
+        // Once for the caches of both.
+        side.read()?;
+        side.reads.clear();
+        side.cpu_before = side.server.process.cpu_seconds()?;
+        Ok(side)
+    }
+
+    fn read(&mut self) -> anyhow::Result<()> {
+        let at = &self.server.at;
+        self.reads.push(Crowd::start(&at.address, Transport::Sse, std::slice::from_ref(&at.sse), 1)?.finish()?);
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.reads.last().map_or(0, |r| r.bytes)
+    }
+
+    /// Of one read; the mean.
+    fn cpu(&self) -> anyhow::Result<f64> {
+        Ok((self.server.process.cpu_seconds()? - self.cpu_before) / self.reads.len() as f64)
+    }
+
+    fn median(&self, of: impl Fn(&Read) -> f64) -> f64 {
+        let mut values: Vec<f64> = self.reads.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        crate::report::quantile(&values, 0.5)
+    }
+
+    fn seconds(&self) -> f64 {
+        self.median(|r| r.seconds)
+    }
+
+    fn first_frame(&self) -> f64 {
+        self.median(|r| r.first_frame)
+    }
+}

@@ -1,0 +1,114 @@
+//! Open segments: what a driver writes their content through.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use runwire_agui::ContentPart;
+use runwire_bridge::{Agui, Ending, Open, ToolOutput, kind};
+use runwire_frame::SegmentId;
+use serde::Deserialize as _;
+
+use crate::writer::{RunWriter, WriteError, within_depth};
+
+/// An open segment: what its content is written through. Dropped without [`Segment::end`], it stays open until the
+/// run ends, which closes it.
+pub struct Segment<K> {
+    writer: RunWriter,
+    open: Open<K>,
+    /// Of a tool: its arguments are complete. Read and written under the run's lock.
+    call_closed: AtomicBool,
+}
+
+impl<K> Segment<K> {
+    pub(crate) fn new(writer: RunWriter, open: Open<K>) -> Segment<K> {
+        Segment { writer, open, call_closed: AtomicBool::new(false) }
+    }
+
+    /// The segment's name within the run.
+    pub fn id(&self) -> &SegmentId {
+        self.open.id()
+    }
+
+    /// Closes the segment.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn end(self, ending: Ending) -> Result<(), WriteError> {
+        let open = self.open;
+        self.writer.write(|r, now| r.end(now, open, ending)).await
+    }
+}
+
+impl<K: kind::TakesText> Segment<K> {
+    /// Writes output text.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn text(&self, text: &str) -> Result<(), WriteError> {
+        self.writer.write(|r, now| r.text(now, &self.open, text, None)).await
+    }
+}
+
+impl<K: kind::TakesThinking> Segment<K> {
+    /// Writes reasoning.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn thinking(&self, text: &str) -> Result<(), WriteError> {
+        self.writer.write(|r, now| r.thinking(now, &self.open, text, None)).await
+    }
+}
+
+impl<K: kind::TakesArguments> Segment<K> {
+    /// Writes the next piece of the call's arguments.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`]; and [`WriteError::Refused`] once they are complete, which a result makes them too.
+    pub async fn arguments(&self, delta: &str) -> Result<(), WriteError> {
+        let written = self.writer.write(|r, now| {
+            if self.call_closed.load(Ordering::Relaxed) {
+                return Err(WriteError::Refused("the arguments of the tool call are complete already".to_owned()));
+            }
+            r.arguments(now, &self.open, delta, None);
+            Ok(())
+        });
+        written.await?
+    }
+
+    /// The call's arguments are complete. Saying so again, or after the result, changes nothing.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn arguments_complete(&self) -> Result<(), WriteError> {
+        let written = self.writer.write(|r, now| {
+            if !self.call_closed.swap(true, Ordering::Relaxed) {
+                r.arguments_complete(now, &self.open, None);
+            }
+        });
+        written.await
+    }
+}
+
+impl Segment<kind::Tool> {
+    /// Writes the tool's result. It completes the call's arguments.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`]; and [`WriteError::Refused`] for parts that are none of AG-UI's content parts.
+    pub async fn result(self, ok: bool, output: &ToolOutput) -> Result<Segment<kind::AnsweredTool>, WriteError> {
+        if let ToolOutput::Parts(parts) = output {
+            within_depth(parts)?;
+            for part in parts {
+                ContentPart::deserialize(part).map_err(|e| WriteError::Refused(format!("no content part: {e}")))?;
+            }
+        }
+        let none: Agui = None;
+        let Segment { writer, open, call_closed } = self;
+        let open = writer.write(|r, now| {
+            if !call_closed.swap(true, Ordering::Relaxed) {
+                r.arguments_complete(now, &open, None);
+            }
+            r.result(now, open, ok, output, none)
+        });
+        let open = open.await?;
+        Ok(Segment { writer, open, call_closed })
+    }
+}

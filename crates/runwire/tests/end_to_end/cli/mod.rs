@@ -1,0 +1,6 @@
+//! The command line: what a person types, what a script reads.
+
+mod demo;
+mod follow;
+mod refusals;
+mod serve;

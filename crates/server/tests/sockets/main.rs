@@ -1,0 +1,11 @@
+//! The server over real sockets: each test starts one in this process and talks to it as a client on a network does.
+#![allow(clippy::unwrap_used)]
+
+mod agui;
+mod auth;
+mod guarantees;
+mod harness;
+mod run_api;
+mod shutdown;
+mod sse;
+mod websocket;

@@ -1,0 +1,361 @@
+//! The run API: create, list, look at, stop, and what is behind a preview. Every refusal is a problem (RFC 9457).
+
+use runwire_bridge::{Completion, Ending, ExchangeEnd, Opening, ToolOutput};
+use runwire_engine::{Exchange, RunWriter};
+use runwire_frame::{Data, Frame, LogValidator};
+use serde_json::{Value, json};
+
+use crate::harness::{Script, Server, Setup, problem, soon, stepped};
+
+async fn created(server: &Server, body: Value) -> Value {
+    let response = soon(server.post("/v2/runs", &body).send()).await.unwrap();
+    assert_eq!(response.status(), 201, "{body}");
+    let location = response.headers()["location"].to_str().unwrap().to_owned();
+    let record: Value = response.json().await.unwrap();
+    assert_eq!(location, format!("/v2/runs/{}", record["run_id"].as_str().unwrap()));
+    record
+}
+
+#[tokio::test]
+async fn a_created_run_is_answered_with_its_record_and_its_address() {
+    let server = Setup::new().start().await;
+    let record = created(&server, json!({ "agent_id": "demo", "prompt": "Hello" })).await;
+    let run_id = record["run_id"].as_str().unwrap();
+    assert_eq!(record["agent_id"], "demo");
+    assert_eq!(record["lane"], "default");
+    assert_eq!(record["trigger_kind"], "api");
+    for key in ["session_id", "status", "attempt", "head", "created_at", "started_at", "ended_at", "metadata", "usage"] {
+        assert!(record.get(key).is_some(), "{key}: {record}");
+    }
+
+    server.ended(run_id).await;
+    let after = server.json(&format!("/v2/runs/{run_id}")).await;
+    assert_eq!(after["status"], "completed");
+    assert_eq!(after["attempt"], 1);
+    let log = server.log(run_id).await;
+    assert_eq!(after["head"], log.len());
+    let mut validator = LogValidator::new();
+    for body in &log {
+        validator.push(&Frame::decode(body).unwrap()).unwrap();
+    }
+    validator.finish().unwrap();
+}
+
+#[tokio::test]
+async fn lane_metadata_and_session_are_the_callers() {
+    let server = Setup::new().start().await;
+    let metadata = json!({ "ticket": 7, "nested": { "ä": [null] } });
+    let record = created(
+        &server,
+        json!({ "agent_id": "demo", "prompt": "Hi", "session_id": "s-1", "lane": "slow", "metadata": metadata }),
+    )
+    .await;
+    assert_eq!(record["session_id"], "s-1");
+    assert_eq!(record["lane"], "slow");
+    assert_eq!(record["metadata"], metadata);
+    server.ended(record["run_id"].as_str().unwrap()).await;
+    let log = server.log(record["run_id"].as_str().unwrap()).await;
+    let Data::RunStart(start) = Frame::decode(&log[0]).unwrap().data else { panic!("run.start comes first") };
+    assert_eq!((start.session_id.as_deref(), start.lane.as_deref()), (Some("s-1"), Some("slow")));
+}
+
+#[tokio::test]
+async fn an_input_may_leave_its_ids_out_or_make_the_request_repeatable() {
+    let server = Setup::new().start().await;
+    let message = json!({ "id": "m1", "role": "user", "content": "Hello" });
+    let record = created(&server, json!({ "agent_id": "demo", "input": { "messages": [message] } })).await;
+    assert!(record["session_id"].as_str().is_some_and(|id| !id.is_empty()));
+
+    let input = json!({ "threadId": "t", "runId": "r", "messages": [message] });
+    let body = json!({ "agent_id": "demo", "input": input });
+    let first = created(&server, body.clone()).await;
+    let again = soon(server.post("/v2/runs", &body).send()).await.unwrap();
+    assert_eq!(again.status(), 200, "the same request finds the run that it made");
+    assert!(again.headers().contains_key("location"));
+    assert_eq!(again.json::<Value>().await.unwrap()["run_id"], first["run_id"]);
+
+    let mut other = body.clone();
+    other["input"]["messages"][0]["content"] = "Something else".into();
+    let refused = problem(soon(server.post("/v2/runs", &other).send()).await.unwrap()).await;
+    assert_eq!(refused["status"], 409);
+
+    let agreeing = json!({ "agent_id": "demo", "session_id": "t2", "input": { "threadId": "t2", "messages": [message] } });
+    assert_eq!(created(&server, agreeing).await["session_id"], "t2");
+}
+
+#[tokio::test]
+async fn what_is_no_new_run_is_refused_with_what_to_do() {
+    let server = Setup::new().agent("other", stepped().1).start().await;
+    let cases = [
+        (json!({ "agent_id": "demo" }), 422, "one of `prompt` and `input`"),
+        (json!({ "agent_id": "demo", "prompt": "x", "input": {} }), 422, "`prompt` and `input` are given"),
+        (json!({ "agent_id": "demo", "prompt": "x", "promt": 1 }), 400, "`promt`"),
+        (json!({ "prompt": "x" }), 400, "`agent_id`"),
+        (json!({ "agent_id": "demo", "prompt": 7 }), 400, "string"),
+        (json!({ "agent_id": "demo", "prompt": "x", "metadata": [] }), 400, "map"),
+        (json!({ "agent_id": "demo", "prompt": "x", "lane": "" }), 422, "`lane`"),
+        (json!({ "agent_id": "demo", "prompt": "x", "lane": "l".repeat(65) }), 422, "`lane`"),
+        (json!({ "agent_id": "demo", "input": { "messages": "none" } }), 422, "/messages"),
+        (json!({ "agent_id": "demo", "input": { "messages": [{ "role": "user" }] } }), 422, "/messages/0"),
+        (
+            json!({ "agent_id": "demo", "session_id": "a", "input": { "threadId": "b", "messages": [] } }),
+            422,
+            "which is the same thing",
+        ),
+        (json!({ "agent_id": "dmeo", "prompt": "x" }), 404, "there is `demo`, `other`"),
+        (json!([]), 400, "no new run"),
+    ];
+    for (body, status, says) in cases {
+        let problem = problem(soon(server.post("/v2/runs", &body).send()).await.unwrap()).await;
+        assert_eq!(problem["status"], status, "{body}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(says), "{body}: {problem}");
+    }
+    let deep = format!(r#"{{"agent_id":"demo","prompt":"x","metadata":{}}}"#, nested(1000));
+    for (body, status) in [("{", 400), ("", 400), ("\u{feff}{}", 400), (&*deep, 422)] {
+        let request = server.http.post(server.url("/v2/runs")).header("content-type", "application/json");
+        let problem = problem(soon(request.body(body.to_owned()).send()).await.unwrap()).await;
+        assert_eq!(problem["status"], status, "{problem}");
+    }
+    assert_eq!(server.json("/v2/runs").await["runs"], json!([]), "nothing was started");
+}
+
+fn nested(levels: usize) -> String {
+    format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels))
+}
+
+#[tokio::test]
+async fn a_body_has_to_say_that_it_is_json_and_must_not_be_too_large() {
+    let server = Setup::new().options(|o| o.max_body_bytes = 1000).start().await;
+    let body = json!({ "agent_id": "demo", "prompt": "x" }).to_string();
+    for content_type in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
+        let request = server.http.post(server.url("/v2/runs")).header("content-type", content_type);
+        let problem = problem(soon(request.body(body.clone()).send()).await.unwrap()).await;
+        assert_eq!(problem["status"], 415, "{content_type}");
+    }
+    for content_type in ["application/json", "Application/JSON; charset=utf-8"] {
+        let request = server.http.post(server.url("/v2/runs")).header("content-type", content_type);
+        assert_eq!(soon(request.body(body.clone()).send()).await.unwrap().status(), 201, "{content_type}");
+    }
+    let large = json!({ "agent_id": "demo", "prompt": "x".repeat(1000) });
+    let problem = problem(soon(server.post("/v2/runs", &large).send()).await.unwrap()).await;
+    assert_eq!(problem["status"], 413);
+    assert!(problem["detail"].as_str().unwrap().contains("1000 bytes"), "{problem}");
+}
+
+#[tokio::test]
+async fn the_list_is_newest_first_filtered_and_paged() {
+    let (steps, driver) = stepped();
+    let server = Setup::new().agent("held", driver).start().await;
+    let mut made = Vec::new();
+    for n in 0..7 {
+        let session = format!("s{}", n % 2);
+        let record = created(&server, json!({ "agent_id": "demo", "prompt": "x", "session_id": session })).await;
+        made.push(record["run_id"].as_str().unwrap().to_owned());
+        server.ended(&made[n]).await;
+    }
+    let held = server.create("held").await;
+    server.reached(&held, 2).await;
+    made.push(held);
+    made.reverse();
+    let ids = |page: &Value| -> Vec<String> {
+        page["runs"].as_array().unwrap().iter().map(|r| r["run_id"].as_str().unwrap().to_owned()).collect()
+    };
+
+    let all = server.json("/v2/runs").await;
+    assert_eq!(ids(&all), made);
+    assert_eq!(all["next"], Value::Null);
+    let of_session = server.json("/v2/runs?session_id=s1&agent_id=demo").await;
+    assert_eq!(of_session["runs"].as_array().unwrap().len(), 3);
+    assert_eq!(ids(&server.json("/v2/runs?status=running").await), made[..1]);
+    assert_eq!(ids(&server.json("/v2/runs?status=running,completed").await), made);
+    assert_eq!(ids(&server.json("/v2/runs?agent_id=nobody").await), Vec::<String>::new());
+
+    let mut paged = Vec::new();
+    let mut query = "/v2/runs?limit=3".to_owned();
+    loop {
+        let page = server.json(&query).await;
+        paged.extend(ids(&page));
+        let Some(next) = page["next"].as_str() else { break };
+        query = format!("/v2/runs?limit=3&before={next}");
+    }
+    assert_eq!(paged, made, "pages put together are the list");
+
+    for bad in ["limit=0", "limit=1001", "limit=x", "before=x", "before=x.y", "status=asleep", "status=", "colour=red"] {
+        let problem = problem(soon(server.get(&format!("/v2/runs?{bad}")).send()).await.unwrap()).await;
+        assert_eq!(problem["status"], 400, "{bad}");
+    }
+    steps.complete();
+}
+
+#[tokio::test]
+async fn a_cancelled_run_is_on_its_way_until_it_has_ended() {
+    let (_steps, driver) = stepped();
+    let server = Setup::new().agent("held", driver).start().await;
+    let run_id = server.create("held").await;
+    server.reached(&run_id, 2).await;
+    let cancel = format!("/v2/runs/{run_id}/cancel");
+
+    let asked = soon(server.http.post(server.url(&cancel)).send()).await.unwrap();
+    assert!([200, 202].contains(&asked.status().as_u16()));
+    let status = asked.status();
+    let record: Value = asked.json().await.unwrap();
+    assert_eq!(record["ended_at"].is_null(), status == 202, "{record}");
+
+    assert_eq!(server.ended(&run_id).await.status, "cancelled");
+    let again = soon(server.http.post(server.url(&cancel)).send()).await.unwrap();
+    assert_eq!(again.status(), 200);
+    assert_eq!(again.json::<Value>().await.unwrap()["status"], "cancelled");
+    let log = server.log(&run_id).await;
+    let statuses: Vec<String> = log
+        .iter()
+        .filter_map(|body| match Frame::decode(body).unwrap().data {
+            Data::RunStatus(change) => Some(change.status.as_str().to_owned()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(statuses, ["running", "cancelling", "cancelled"]);
+
+    let completed = server.demo().await;
+    let late = soon(server.http.post(server.url(&format!("/v2/runs/{completed}/cancel"))).send()).await.unwrap();
+    assert_eq!(late.status(), 200);
+    assert_eq!(late.json::<Value>().await.unwrap()["status"], "completed", "what has ended stays as it ended");
+}
+
+#[tokio::test]
+async fn a_cancel_of_a_driver_that_does_not_listen_is_accepted_and_holds_after_the_grace_period() {
+    let deaf = Script(|_: Exchange, writer: RunWriter| async move {
+        let _message = writer.message(Opening::default()).await?;
+        std::future::pending().await
+    });
+    let server = Setup::new().agent("deaf", deaf).start().await;
+    let run_id = server.create("deaf").await;
+    server.reached(&run_id, 3).await;
+    let asked = soon(server.http.post(server.url(&format!("/v2/runs/{run_id}/cancel"))).send()).await.unwrap();
+    assert_eq!(asked.status(), 202);
+    assert_eq!(asked.json::<Value>().await.unwrap()["status"], "cancelling");
+    assert_eq!(server.ended(&run_id).await.status, "cancelled");
+}
+
+#[tokio::test]
+async fn a_result_of_ten_mebibytes_is_shown_in_part_and_fetched_whole() {
+    let whole = "Ærøskøbing ".repeat(10 * 1024 * 1024 / 14 + 1);
+    assert!(whole.len() >= 10 * 1024 * 1024);
+    let result = whole.clone();
+    let fetcher = Script(move |_: Exchange, writer: RunWriter| {
+        let result = result.clone();
+        async move {
+            let tool = writer.tool("call_1", "fetch", Opening::default()).await?;
+            tool.arguments("{}").await?;
+            tool.arguments_complete().await?;
+            tool.result(true, &ToolOutput::Text(result)).await?.end(Ending::completed()).await?;
+            Ok(ExchangeEnd::Completed(Completion::default()))
+        }
+    });
+    let server = Setup::new().agent("fetcher", fetcher).start().await;
+    let run_id = server.create("fetcher").await;
+    assert_eq!(server.ended(&run_id).await.status, "completed");
+
+    let frames = server.log(&run_id).await;
+    let (segment, shown) = frames
+        .iter()
+        .find_map(|body| match Frame::decode(body).unwrap() {
+            Frame { segment_id: Some(id), data: Data::ToolResult(result), .. } => Some((id, result)),
+            _ => None,
+        })
+        .unwrap();
+    assert!(shown.truncated && shown.output_preview.len() <= 2048 && whole.starts_with(&shown.output_preview));
+    assert_eq!(shown.bytes, whole.len() as u64);
+
+    let path = format!("/v2/runs/{run_id}/segments/{}/payload", segment.as_str());
+    let response = soon(server.get(&path).send()).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(response.headers()["x-content-type-options"], "nosniff");
+    assert_eq!(response.headers()["content-security-policy"], "sandbox");
+    assert!(soon(response.text()).await.unwrap() == whole, "the payload is the whole result");
+
+    let events = soon(soon(server.get(&format!("/v2/runs/{run_id}/agui")).send()).await.unwrap().text()).await.unwrap();
+    assert!(events.contains(&whole), "AG-UI has no previews");
+
+    for path in [format!("/v2/runs/{run_id}/segments/seg_999/payload"), "/v2/runs/nobody/segments/s/payload".to_owned()] {
+        assert_eq!(problem(soon(server.get(&path).send()).await.unwrap()).await["status"], 404);
+    }
+}
+
+#[tokio::test]
+async fn pages_of_frames_hold_the_very_bytes_of_the_log() {
+    let server = Setup::new().start().await;
+    let run_id = server.demo().await;
+    let log = server.log(&run_id).await;
+    let head = log.len();
+    let joined = |from: usize, to: usize| {
+        let bodies: Vec<&str> = log[from..to].iter().map(|body| std::str::from_utf8(body).unwrap()).collect();
+        bodies.join(",")
+    };
+    for (query, from, to) in
+        [("", 0, head), ("?limit=5", 0, 5), ("?after=5&limit=1", 5, 6), (&*format!("?after={head}"), head, head)]
+    {
+        let response = soon(server.get(&format!("/v2/runs/{run_id}/frames{query}")).send()).await.unwrap();
+        assert_eq!(response.headers()["content-type"], "application/json");
+        let text = response.text().await.unwrap();
+        let expected =
+            format!(r#"{{"frames":[{}],"next_after":{to},"head":{head},"ended":true}}"#, joined(from, to));
+        assert_eq!(text, expected, "{query}");
+    }
+
+    for bad in ["limit=0", "limit=1001", "limit=x", "after=-1", "after=x", "behind=1"] {
+        let path = format!("/v2/runs/{run_id}/frames?{bad}");
+        assert_eq!(problem(soon(server.get(&path).send()).await.unwrap()).await["status"], 400, "{bad}");
+    }
+    let path = format!("/v2/runs/{run_id}/frames?after={}", head + 1);
+    let past = problem(soon(server.get(&path).send()).await.unwrap()).await;
+    assert_eq!((&past["status"], &past["head"]), (&json!(416), &json!(head)));
+}
+
+#[tokio::test]
+async fn every_refusal_is_a_problem() {
+    let server = Setup::new().start().await;
+    let run_id = server.demo().await;
+    for path in [
+        "/nothing/here",
+        "/v2/runs/nobody",
+        "/v2/runs/nobody/stream",
+        "/v2/runs/nobody/frames",
+        "/v2/runs/nobody/agui",
+        "/v2/runs/nobody/segments/s/payload",
+    ] {
+        assert_eq!(problem(soon(server.get(path).send()).await.unwrap()).await["status"], 404, "{path}");
+    }
+    for path in ["/v2/runs/%ff", "/v2/runs/%ff/stream", "/v2/runs/%ff/frames", "/v2/runs/%ff/agui"] {
+        assert_eq!(problem(soon(server.get(path).send()).await.unwrap()).await["status"], 400, "{path}");
+    }
+    let cancel = soon(server.http.post(server.url("/v2/runs/nobody/cancel")).send()).await.unwrap();
+    assert_eq!(problem(cancel).await["status"], 404);
+
+    for (path, allowed) in [
+        ("/v2/runs".to_owned(), "GET,HEAD,POST"),
+        (format!("/v2/runs/{run_id}"), "GET,HEAD"),
+        (format!("/v2/runs/{run_id}/stream"), "GET,HEAD"),
+        (format!("/v2/runs/{run_id}/cancel"), "POST"),
+        ("/agui/demo".to_owned(), "POST"),
+    ] {
+        let response = soon(server.http.delete(server.url(&path)).send()).await.unwrap();
+        let mut allow: Vec<String> =
+            response.headers()["allow"].to_str().unwrap().split(',').map(|m| m.trim().to_owned()).collect();
+        allow.sort();
+        assert_eq!(allow.join(","), allowed, "{path}");
+        assert_eq!(problem(response).await["status"], 405, "{path}");
+    }
+    let no_upgrade = soon(server.get(&format!("/v2/runs/{run_id}/ws")).send()).await.unwrap();
+    assert_eq!(problem(no_upgrade).await["status"], 426);
+}
+
+#[tokio::test]
+async fn the_server_says_that_it_lives_and_what_it_is() {
+    let server = Setup::new().start().await;
+    assert_eq!(server.json("/healthz").await, json!({ "status": "ok" }));
+    assert_eq!(server.json("/readyz").await, json!({ "status": "ready" }));
+    let index = server.json("/").await;
+    assert_eq!(index["name"], "runwire");
+    assert_eq!(index["agents"][0]["agent_id"], "demo");
+}
