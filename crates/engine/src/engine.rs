@@ -318,6 +318,7 @@ impl Engine {
             session_id: record.session_id.clone(),
             lane: record.lane.clone(),
             trigger_kind: record.trigger_kind.clone(),
+            principal: record.principal.clone(),
         };
         let input = Arc::new(input);
         let core = RunCore::new(identity, input.clone(), state, appender);

@@ -72,6 +72,8 @@ pub(crate) struct Identity {
     pub session_id: String,
     pub lane: String,
     pub trigger_kind: String,
+    /// Whose session it is, and so who alone can answer when it waits; `None` on a server without tokens.
+    pub principal: Option<String>,
 }
 
 /// A run's log while one of its exchanges is executed. Shared by the execution and by the driver's handles.
@@ -124,7 +126,7 @@ impl RunCore {
             }
         }
         let mut recorder = if state.status() == RunStatus::Suspended {
-            let resolved_by = Some(self.identity.trigger_kind.clone());
+            let resolved_by = self.identity.principal.clone();
             Recorder::resume(state.clone(), now(), resolved_by, Some(agui))
         } else {
             let start = RunStart {

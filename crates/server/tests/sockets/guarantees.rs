@@ -8,8 +8,9 @@ use runwire_bridge::{Completion, Ending, ExchangeEnd, Opening};
 use runwire_engine::{Exchange, RunWriter};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Got, Line, Loss, Reader, Script, Server, Setup, Steps, Transport, problem, soon, stepped};
 
@@ -271,15 +272,24 @@ enum Pace {
     Stuck,
 }
 
+/// What the readers wait for together.
+struct Crowd {
+    /// All are connected, and so is the agent.
+    there: Barrier,
+    /// The stuck may read.
+    go: CancellationToken,
+}
+
 /// What a reader of the crowd had in the end: how many frames, and how many bytes of bodies.
-async fn read_all(server: &Server, transport: Transport, run_id: &str, pace: Pace, go: &Notify) -> (u64, usize) {
+async fn read_all(server: &Server, transport: Transport, run_id: &str, pace: Pace, crowd: &Crowd) -> (u64, usize) {
     let line = match pace {
         Pace::Fast => Line::open(server.address).await,
         Pace::Slow | Pace::Stuck => Line::open_narrow(server.address).await,
     };
     let mut reader = Reader::over(line, transport, run_id, 0, None).await;
+    crowd.there.wait().await;
     if pace == Pace::Stuck {
-        go.notified().await;
+        crowd.go.cancelled().await;
     }
     let (mut frames, mut bytes) = (0, 0);
     loop {
@@ -300,12 +310,12 @@ async fn read_all(server: &Server, transport: Transport, run_id: &str, pace: Pac
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g8_slow_and_dead_readers_change_nothing_for_the_run_or_for_the_others() {
-    let begin = Arc::new(Notify::new());
-    let begun = begin.clone();
+    let crowd = Arc::new(Crowd { there: Barrier::new(201), go: CancellationToken::new() });
+    let audience = crowd.clone();
     let talker = Script(move |_: Exchange, writer: RunWriter| {
-        let begun = begun.clone();
+        let audience = audience.clone();
         async move {
-            begun.notified().await;
+            audience.there.wait().await;
             let message = writer.message(Opening::default()).await?;
             for n in 0..300 {
                 // At 4 KiB a frame is full, so this is one a piece.
@@ -327,20 +337,19 @@ async fn g8_slow_and_dead_readers_change_nothing_for_the_run_or_for_the_others()
         .start()
         .await;
     let run_id = server.create("talker").await;
-    let (server, go) = (Arc::new(server), Arc::new(Notify::new()));
+    let server = Arc::new(server);
     let mut crowds = [JoinSet::new(), JoinSet::new(), JoinSet::new()];
     for n in 0..200 {
-        let (crowd, pace) = match n {
+        let (place, pace) = match n {
             0..175 => (0, Pace::Fast),
             175..195 => (1, Pace::Slow),
             _ => (2, Pace::Stuck),
         };
         let transport = Transport::BOTH[n % 2];
-        let (server, run_id, go) = (server.clone(), run_id.clone(), go.clone());
-        crowds[crowd].spawn(async move { read_all(&server, transport, &run_id, pace, &go).await });
+        let (server, run_id, crowd) = (server.clone(), run_id.clone(), crowd.clone());
+        crowds[place].spawn(async move { read_all(&server, transport, &run_id, pace, &crowd).await });
     }
     let [fast, slow, mut stuck] = crowds;
-    begin.notify_one();
 
     let record = server.ended(&run_id).await;
     assert_eq!(record.status, "completed");
@@ -354,7 +363,7 @@ async fn g8_slow_and_dead_readers_change_nothing_for_the_run_or_for_the_others()
     for got in soon(slow.join_all()).await {
         assert_eq!(got, whole);
     }
-    go.notify_waiters();
+    crowd.go.cancel();
     for got in soon(stuck.join_all()).await {
         assert_eq!(got, whole, "who reads at last gets all of it");
     }

@@ -263,7 +263,8 @@ async fn a_result_of_ten_mebibytes_is_shown_in_part_and_fetched_whole() {
             _ => None,
         })
         .unwrap();
-    assert!(shown.truncated && shown.output_preview.len() <= 2048 && whole.starts_with(&shown.output_preview));
+    let preview = shown.output_preview.unwrap();
+    assert!(shown.truncated && preview.len() <= 2048 && whole.starts_with(&preview));
     assert_eq!(shown.bytes, whole.len() as u64);
 
     let path = format!("/v2/runs/{run_id}/segments/{}/payload", segment.as_str());

@@ -93,7 +93,8 @@ async fn a_cursor_that_is_none_is_400() {
     for bad in ["x", "-1", "1.0", "0x1", "1 2", "+1", "18446744073709551616"] {
         let request = server.get(&format!("/v2/runs/{run_id}/stream")).header("last-event-id", bad);
         let by_header = problem(soon(request.send()).await.unwrap()).await;
-        let request = server.get(&format!("/v2/runs/{run_id}/stream")).query(&[("after", bad)]);
+        let escaped = bad.replace(' ', "%20").replace('+', "%2B");
+        let request = server.get(&format!("/v2/runs/{run_id}/stream?after={escaped}"));
         let by_query = problem(soon(request.send()).await.unwrap()).await;
         for problem in [by_header, by_query] {
             assert_eq!(problem["status"], 400, "{bad}");
