@@ -21,7 +21,7 @@ pub struct Server {
     store: Store,
     shutdown: CancellationToken,
     /// Joined in [`Server::stop`].
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<()>,
 }
 
 impl Server {
@@ -69,7 +69,7 @@ impl Server {
     pub async fn stop(self) -> anyhow::Result<()> {
         self.engine.shutdown(std::time::Duration::from_secs(2)).await;
         self.shutdown.cancel();
-        self.serving.await??;
+        self.serving.await?;
         tokio::task::block_in_place(|| self.store.close());
         Ok(())
     }

@@ -102,13 +102,23 @@ impl Engine {
 
     /// Brings the runs that a server left behind to their end. To be called once, before runs are created.
     ///
+    /// A run whose log is damaged stays as it is, and keeps nothing else from starting.
+    ///
     /// # Errors
-    /// When the store cannot be read or written, or a log in it is damaged.
+    /// When the store cannot be read or written.
     pub async fn recover(&self) -> Result<Vec<(String, Recovered)>, RecoverError> {
         let mut recovered = Vec::new();
         for record in self.inner.store.unfinished_runs().await? {
-            let what = recover(&self.inner.store, &record, "the server stopped while the run was executed").await?;
-            if what != Recovered::Suspended {
+            let ended = recover(&self.inner.store, &record, "the server stopped while the run was executed").await;
+            let what = match ended {
+                Ok(what) => what,
+                Err(error @ (RecoverError::Frame { .. } | RecoverError::Log(_))) => {
+                    tracing::error!(run_id = %record.run_id, %error, "a run that was left behind cannot be ended");
+                    Recovered::Unreadable
+                }
+                Err(error) => return Err(error),
+            };
+            if !matches!(what, Recovered::Suspended | Recovered::Unreadable) {
                 tracing::warn!(run_id = %record.run_id, ?what, "a run was left behind and is ended now");
             }
             recovered.push((record.run_id, what));
@@ -215,17 +225,21 @@ impl Engine {
         let exchange =
             ExchangeRecord { session_id: session_id.clone(), exchange_id: exchange_id.clone(), input_digest: digest };
         let principal = create.principal.as_deref();
-        if let Some((record, same_input)) = self.known(&exchange).await? {
-            return existing(record, same_input, exchange_id, principal);
-        }
-        let filter = RunFilter {
-            agent_id: Some(agent.id.clone()),
-            session_id: Some(session_id.clone()),
-            status: vec![RunStatus::Suspended.as_str().to_owned()],
-            limit: 1,
-            ..RunFilter::default()
+        let waiting = match self.known(&exchange).await? {
+            // A server that died between taking the answer and acting on it left the run waiting: it goes on now.
+            Some((record, true)) if record.status == RunStatus::Suspended.as_str() => Some(record),
+            Some((record, same_input)) => return existing(record, same_input, exchange_id, principal),
+            None => {
+                let filter = RunFilter {
+                    agent_id: Some(agent.id.clone()),
+                    session_id: Some(session_id.clone()),
+                    status: vec![RunStatus::Suspended.as_str().to_owned()],
+                    limit: 1,
+                    ..RunFilter::default()
+                };
+                store.runs(filter).await?.into_iter().next()
+            }
         };
-        let waiting = store.runs(filter).await?.into_iter().next();
         let Some(waiting) = waiting else { return self.too_late(exchange, principal).await };
         let run_id = waiting.run_id.clone();
         // Of two answers, or an answer and a stop, one has the run; the other comes too late, unless it is the same.
@@ -273,11 +287,13 @@ impl Engine {
     ) -> Result<TakenUp, CreateRunError> {
         let store = &self.inner.store;
         let run_id = &waiting.run_id;
-        // Read again, now that nobody else can add it.
-        if let Some((record, same_input)) = self.known(&exchange).await? {
+        let log = read_log(store, run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+        // Read again, now that nobody else can add it. An exchange that never began is none yet.
+        if let Some((record, same_input)) = self.known(&exchange).await?
+            && (!same_input || record.run_id != *run_id || log.exchanges.contains(&exchange.exchange_id))
+        {
             return Ok(TakenUp::Known { record, same_input });
         }
-        let log = read_log(store, run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
         if log.state.status() != RunStatus::Suspended {
             return Err(CreateRunError::NothingSuspended { session_id: exchange.session_id });
         }
@@ -285,7 +301,9 @@ impl Engine {
         if !missing.is_empty() {
             return Err(CreateRunError::ResumeIncomplete { run_id: run_id.clone(), missing });
         }
-        if let Added::Existing { record, same_input } = store.add_exchange(run_id, exchange).await? {
+        if let Added::Existing { record, same_input } = store.add_exchange(run_id, exchange).await?
+            && (!same_input || record.run_id != *run_id)
+        {
             return Ok(TakenUp::Known { record: *record, same_input });
         }
         let appender = store.take_ownership(run_id).await?;
@@ -353,9 +371,13 @@ impl Engine {
     }
 
     /// Brings a run to its end that could not be written, as soon as the store takes it, or the engine is shut down.
+    ///
+    /// It stays in hand meanwhile, so that a stop that is asked for then is not lost.
     async fn end_patiently(self, run_id: String, why: String) {
+        let hold = self.inner.runs.hold_in_turn(&run_id).await;
+        let asked_to_stop = || hold.as_ref().is_some_and(Hold::asked_to_stop);
         tokio::select! {
-            () = recover_patiently(self.inner.store.clone(), run_id.into(), why) => {}
+            () = recover_patiently(&self.inner.store, &run_id, &why, asked_to_stop) => {}
             () = self.inner.abandon.cancelled() => {}
         }
     }
@@ -476,6 +498,9 @@ fn complete_input(request: RunRequest, run_id: &str) -> RunAgentInput {
 
 /// Tells a repeated request from a different one.
 fn digest(agent_id: &str, input: &RunAgentInput) -> String {
-    let canonical = serde_json::to_vec(&(agent_id, input)).unwrap_or_default();
+    let mut canonical = serde_json::to_value((agent_id, input)).unwrap_or_default();
+    // Members have no order in JSON, and a client that builds its state anew may write them in another.
+    canonical.sort_all_objects();
+    let canonical = canonical.to_string().into_bytes();
     Uuid::new_v5(&Uuid::NAMESPACE_OID, &canonical).simple().to_string()
 }

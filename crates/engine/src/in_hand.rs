@@ -136,6 +136,11 @@ impl Hold {
         running.active.insert(self.run_id.clone(), Active { core, stop });
     }
 
+    /// Whether the run was asked to stop since it is held.
+    pub(crate) fn asked_to_stop(&self) -> bool {
+        self.runs.lock().held.get(&self.run_id).copied().unwrap_or(false)
+    }
+
     /// Lets the run go, and says whether it was asked to stop meanwhile.
     pub(crate) fn release(mut self) -> bool {
         let runs = self.runs.clone();

@@ -1,7 +1,5 @@
 //! Brings the log of a run whose owner is gone to its end.
 
-use std::sync::Arc;
-
 use runwire_bridge::{Failure, LogState, LogStateError, Recorder};
 use runwire_frame::{Data, DecodeError, ErrorCode, Frame, RunStart, RunStatus, SegmentStatus, Suspend};
 use runwire_store::{AppendError, Appender, OwnershipError, ReadError, RunRecord, Store};
@@ -21,6 +19,8 @@ pub enum Recovered {
     Suspended,
     /// It had ended.
     Ended,
+    /// Its log cannot be read, so it stays as it is; the operator's log says what is wrong.
+    Unreadable,
 }
 
 /// A run could not be brought to its end.
@@ -52,12 +52,14 @@ pub enum RecoverError {
 pub(crate) struct StoredLog {
     pub state: LogState,
     pub suspend: Option<Suspend>,
+    /// The AG-UI ids of the exchanges that have begun in it.
+    pub exchanges: Vec<String>,
 }
 
 /// Reads a whole log.
 pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, RecoverError> {
     const PAGE: usize = 1024;
-    let mut log = StoredLog { state: LogState::new(run_id), suspend: None };
+    let mut log = StoredLog { state: LogState::new(run_id), suspend: None, exchanges: Vec::new() };
     loop {
         let page = store.read(run_id, log.state.head(), PAGE).await?;
         if page.is_empty() {
@@ -67,6 +69,13 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
             let frame =
                 Frame::decode(&entry.body()).map_err(|source| RecoverError::Frame { seq: entry.seq(), source })?;
             log.state.apply(&frame)?;
+            let begun = match &frame.data {
+                Data::RunStart(start) => start.extra.get("agui"),
+                Data::Resume(resume) => resume.extra.get("agui"),
+                _ => None,
+            };
+            let id = begun.and_then(|agui| agui.get("runId")).and_then(|id| id.as_str());
+            log.exchanges.extend(id.map(str::to_owned));
             if let Data::Suspend(suspend) = frame.data {
                 log.suspend = Some(suspend);
             }
@@ -76,6 +85,11 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
 
 /// Takes the run over and brings its log to a proper end, with `why` as the failure's message.
 pub(crate) async fn recover(store: &Store, record: &RunRecord, why: &str) -> Result<Recovered, RecoverError> {
+    recover_as(store, record, why, false).await
+}
+
+/// The same; a run that was asked to stop meanwhile ends as cancelled.
+async fn recover_as(store: &Store, record: &RunRecord, why: &str, stop: bool) -> Result<Recovered, RecoverError> {
     // Owning comes first: from here on an owner that is not gone after all cannot write.
     let mut appender = match store.take_ownership(&record.run_id).await {
         Ok(appender) => appender,
@@ -93,22 +107,25 @@ pub(crate) async fn recover(store: &Store, record: &RunRecord, why: &str) -> Res
         RunStatus::Cancelling | RunStatus::Cancelled => Recovered::Cancelled,
         // Only the `run.end` is missing.
         RunStatus::Completed => Recovered::Ended,
+        RunStatus::Failed => Recovered::Failed,
+        _ if stop => Recovered::Cancelled,
         _ => Recovered::Failed,
     };
     // A run that had not begun begins in order to end.
     let recorder = if state.head() == 0 {
+        let input = store.input(&record.run_id).await?.unwrap_or_default();
         let mut agui = Map::new();
-        if let Some(id) = record.input.get("runId") {
+        if let Some(id) = input.get("runId") {
             agui.insert("runId".into(), id.clone());
         }
-        agui.insert("input".into(), record.input.clone());
+        agui.insert("input".into(), input);
         let start = RunStart {
             agent_id: record.agent_id.clone(),
             agent_revision_id: record.agent_revision_id.clone(),
             session_id: Some(record.session_id.clone()),
             lane: Some(record.lane.clone()),
             trigger_kind: Some(record.trigger_kind.clone()),
-            attempt: state.attempt() + 1,
+            attempt: 1,
             extra: Map::from_iter([("agui".to_owned(), agui.into())]),
         };
         Recorder::start(state, now(), start)
@@ -135,12 +152,12 @@ async fn append(appender: &mut Appender, recorded: runwire_bridge::Recorded) -> 
 }
 
 /// Tries again and again, ever more slowly, because what made the owner fail (a full disk) may pass.
-pub(crate) async fn recover_patiently(store: Store, run_id: Arc<str>, why: String) {
+pub(crate) async fn recover_patiently(store: &Store, run_id: &str, why: &str, asked_to_stop: impl Fn() -> bool) {
     use std::time::Duration;
     let mut pause = Duration::from_millis(500);
     loop {
-        let tried = match store.run(&run_id).await {
-            Ok(Some(record)) => recover(&store, &record, &why).await.map(Some),
+        let tried = match store.run(run_id).await {
+            Ok(Some(record)) => recover_as(store, &record, why, asked_to_stop()).await.map(Some),
             Ok(None) => Ok(None),
             Err(error) => Err(error.into()),
         };

@@ -13,9 +13,7 @@ use runwire_bridge::{
     COALESCE_MILLIS, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder, Replayed, kind,
     started_members,
 };
-use runwire_frame::{
-    Data, ErrorCode, MAX_VALUE_DEPTH, NoticeLevel, RunStart, RunStatus, SegmentId, Timestamp, json_depth,
-};
+use runwire_frame::{Data, ErrorCode, MAX_VALUE_DEPTH, NoticeLevel, RunStart, RunStatus, Timestamp, json_depth};
 use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate};
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -25,7 +25,7 @@ pub struct Running {
     store: Store,
     grace: Duration,
     shutdown: CancellationToken,
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<()>,
 }
 
 /// Opens the store, brings what was left behind to its end, listens and serves.
@@ -61,17 +61,16 @@ impl Running {
     pub async fn stop(self) -> anyhow::Result<()> {
         self.engine.shutdown(self.grace).await;
         self.shutdown.cancel();
-        let served = self.serving.await?;
+        self.serving.await?;
         let store = self.store;
         tokio::task::spawn_blocking(move || store.close()).await?;
-        Ok(served?)
+        Ok(())
     }
 
-    /// Whether the server ended by itself, which it does only when its listener fails.
+    /// Whether the server ended by itself, which it does only when it panics.
     pub async fn failed(&mut self) -> anyhow::Error {
         match (&mut self.serving).await {
-            Ok(Ok(())) => anyhow::anyhow!("the server stopped serving"),
-            Ok(Err(error)) => anyhow::Error::new(error).context("the server stopped serving"),
+            Ok(()) => anyhow::anyhow!("the server stopped serving"),
             Err(error) => anyhow::Error::new(error).context("the server stopped serving"),
         }
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::auth::Principal;
 use crate::cursor::CursorQuery;
-use crate::event_stream::{Source, StreamError, respond};
+use crate::event_stream::{Source, StreamError, respond, respond_whole};
 use crate::openness::{Checked, JsonBody};
 use crate::problem::Problem;
 use crate::projection_stream::{ProjectionSource, Scope};
@@ -69,7 +69,7 @@ pub(crate) async fn run(
     let tail = app.store().tail(&run_id, 0).await.map_err(|e| Problem::from_tail(e, &run_id))?;
     let scope = Scope::Exchange(started.exchange_id);
     let source = ProjectionSource::new(app.store().clone(), &run_id, tail, peer, scope, after);
-    let mut response = respond(&app, source);
+    let mut response = respond_whole(&app, source);
     if let Ok(run_id) = HeaderValue::try_from(run_id) {
         response.headers_mut().insert(RUN_ID, run_id);
     }

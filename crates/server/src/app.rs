@@ -27,6 +27,8 @@ pub struct ServerOptions {
     pub retry: Duration,
     /// How long connections have to end when the server goes. Default 5 s.
     pub shutdown_grace: Duration,
+    /// How long a request's head, and then its body, may take to come. Default 30 s.
+    pub request_patience: Duration,
     /// The largest request body, in bytes. Default 16 MiB.
     pub max_body_bytes: usize,
     /// Origins whose pages may use this server from a browser. Default: none but its own.
@@ -42,6 +44,7 @@ impl Default for ServerOptions {
             stream_max_age: None,
             retry: Duration::from_secs(1),
             shutdown_grace: Duration::from_secs(5),
+            request_patience: Duration::from_secs(30),
             max_body_bytes: 16 * 1024 * 1024,
             cors_origins: Vec::new(),
         }

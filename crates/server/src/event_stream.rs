@@ -3,6 +3,7 @@
 //! The body is pulled: nothing is read from the log before the socket takes it.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,8 +12,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use runwire_agui::SseEncoder;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::app::App;
 
@@ -35,26 +36,47 @@ pub(crate) enum StreamError {
     Projection(#[from] runwire_bridge::ProjectionError),
 }
 
+/// One reader's stream. Its timers and its place among those who wait for the server to close are kept from event to
+/// event: to make and drop them for each would cost every reader a turn at locks that all of them share.
 struct Sending<S> {
     source: S,
     first: Option<Bytes>,
     keep_alive: Duration,
+    /// Elapses when a comment is due.
+    silence: Pin<Box<Sleep>>,
     ends_at: Option<Instant>,
+    /// Elapses at `ends_at`.
+    old: Option<Pin<Box<Sleep>>>,
     closing: CancellationToken,
+    closed: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 /// Sends what the source gives, comments in silence, and ends cleanly between events when the connection is old enough
 /// or the server goes.
 pub(crate) fn respond(app: &App, source: impl Source) -> Response {
+    respond_until(app, source, app.options().stream_max_age)
+}
+
+/// The same for a reader that does not resume: it would take a recycled connection for the end.
+pub(crate) fn respond_whole(app: &App, source: impl Source) -> Response {
+    respond_until(app, source, None)
+}
+
+fn respond_until(app: &App, source: impl Source, max_age: Option<Duration>) -> Response {
     let options = app.options();
     let mut first = Vec::new();
     SseEncoder::encode_retry(&mut first, u64::try_from(options.retry.as_millis()).unwrap_or(u64::MAX));
+    let ends_at = max_age.map(|age| Instant::now() + age);
+    let closing = app.inner.closing.clone();
     let sending = Sending {
         source,
         first: Some(first.into()),
         keep_alive: options.keep_alive,
-        ends_at: options.stream_max_age.map(|age| Instant::now() + age),
-        closing: app.inner.closing.clone(),
+        silence: Box::pin(sleep(options.keep_alive)),
+        ends_at,
+        old: ends_at.map(|end| Box::pin(sleep_until(end))),
+        closed: Box::pin(closing.clone().cancelled_owned()),
+        closing,
     };
     let body = stream::unfold(sending, |mut sending| async move { sending.next().await.map(|chunk| (chunk, sending)) });
     let mut response = (StatusCode::OK, Body::from_stream(body)).into_response();
@@ -73,10 +95,10 @@ impl<S: Source> Sending<S> {
         if self.closing.is_cancelled() || self.ends_at.is_some_and(|end| Instant::now() >= end) {
             return None;
         }
-        let ends_at = self.ends_at;
+        self.silence.as_mut().reset(Instant::now() + self.keep_alive);
         let old = async {
-            match ends_at {
-                Some(end) => tokio::time::sleep_until(end).await,
+            match &mut self.old {
+                Some(old) => old.await,
                 None => std::future::pending().await,
             }
         };
@@ -89,9 +111,9 @@ impl<S: Source> Sending<S> {
                     Some(Err(error))
                 }
             },
-            () = self.closing.cancelled() => None,
+            () = &mut self.closed => None,
             () = old => None,
-            () = tokio::time::sleep(self.keep_alive) => {
+            () = &mut self.silence => {
                 let mut comment = Vec::new();
                 SseEncoder::encode_comment(&mut comment, "");
                 Some(Ok(comment.into()))

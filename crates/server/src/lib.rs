@@ -15,8 +15,10 @@ mod problem;
 mod projection_stream;
 mod routes;
 mod runs;
+mod serving;
 mod websocket;
 
 pub use app::{App, ServerOptions};
 pub use auth::{TokenError, Tokens};
-pub use routes::{router, serve};
+pub use routes::router;
+pub use serving::serve;

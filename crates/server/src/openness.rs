@@ -54,7 +54,15 @@ impl FromRequest<App> for JsonBody {
                 "the body has to be sent as `Content-Type: application/json`",
             ));
         }
-        match Bytes::from_request(request, app).await {
+        let patience = app.options().request_patience;
+        let Ok(read) = tokio::time::timeout(patience, Bytes::from_request(request, app)).await else {
+            return Err(Problem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "Request timeout",
+                format!("the body did not come within {patience:?}"),
+            ));
+        };
+        match read {
             Ok(body) => Ok(JsonBody(body)),
             Err(refused) if refused.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -87,6 +95,20 @@ pub(crate) async fn this_machine_only(State(app): State<App>, request: Request, 
     next.run(request).await
 }
 
+/// Keeps pages of other origins from changing anything: what a browser sends for one without asking first, it sends
+/// with the page's `Origin`.
+pub(crate) async fn own_pages_only(State(app): State<App>, request: Request, next: Next) -> Response {
+    if !request.method().is_safe() && !origin_allowed(&app, request.headers()) {
+        return Problem::new(
+            StatusCode::FORBIDDEN,
+            "Origin not allowed",
+            "pages of this origin may not change anything here; allow it under `cors_origins`",
+        )
+        .into_response();
+    }
+    next.run(request).await
+}
+
 fn names_this_machine(request: &Request) -> bool {
     let by_header = request.headers().get(header::HOST).and_then(|h| h.to_str().ok());
     // HTTP/2 has the host in the request target; HTTP/1.0 may have none.
@@ -103,8 +125,12 @@ fn names_this_machine(request: &Request) -> bool {
 /// Whether a WebSocket may be opened from where it is opened from.
 ///
 /// Browsers do not ask before they open one to another origin, so the server has to look: its own pages may, those of
-/// configured origins may, and so may everything that is no browser and sends no `Origin`.
+/// configured origins may, and so may everything that is no browser and sends no `Origin`. Where a token is wanted no
+/// browser sends it by itself, so a page that has one may use it from anywhere.
 pub(crate) fn origin_allowed(app: &App, headers: &HeaderMap) -> bool {
+    if app.inner.tokens.is_some() {
+        return true;
+    }
     let Some(origin) = headers.get(header::ORIGIN) else { return true };
     let Ok(origin) = origin.to_str() else { return false };
     let own = headers.get(header::HOST).and_then(|h| h.to_str().ok());

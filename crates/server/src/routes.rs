@@ -1,7 +1,5 @@
-//! Which request goes where, and serving them.
+//! Which request goes where.
 
-use std::future::IntoFuture as _;
-use std::io;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
@@ -10,14 +8,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use serde_json::json;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::app::App;
 use crate::auth::bearer;
-use crate::openness::this_machine_only;
-use crate::patient_socket::PatientListener;
+use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
 use crate::{agui, frame_stream, runs, websocket};
 
@@ -42,6 +37,7 @@ pub fn router(app: App) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(limit)
+        .layer(middleware::from_fn_with_state(app.clone(), own_pages_only))
         .layer(cors)
         .layer(middleware::from_fn_with_state(app.clone(), this_machine_only))
         .with_state(app)
@@ -116,37 +112,4 @@ async fn method_not_allowed(method: Method, uri: axum::http::Uri) -> Problem {
         "Method not allowed",
         format!("`{}` does not take {method}", uri.path()),
     )
-}
-
-/// Serves until `shutdown` is cancelled; then takes no more connections, ends the streams that are open between frames,
-/// and returns when every connection is gone, but after [`ServerOptions::shutdown_grace`](crate::ServerOptions) at the
-/// latest: a peer that takes nothing cannot hold the server up.
-///
-/// # Errors
-/// When the listener fails.
-pub async fn serve(listener: TcpListener, app: App, shutdown: CancellationToken) -> io::Result<()> {
-    let closing = app.inner.closing.clone();
-    let connections = app.inner.connections.clone();
-    let grace = app.options().shutdown_grace;
-    let listener = PatientListener::new(listener, app.options().gone_after);
-    let stop = {
-        let (shutdown, closing) = (shutdown.clone(), closing.clone());
-        async move {
-            shutdown.cancelled().await;
-            closing.cancel();
-        }
-    };
-    let served = async {
-        axum::serve(listener, router(app)).with_graceful_shutdown(stop).into_future().await?;
-        connections.close();
-        connections.wait().await;
-        Ok(())
-    };
-    tokio::select! {
-        served = served => served,
-        () = async { closing.cancelled().await; tokio::time::sleep(grace).await } => {
-            tracing::warn!("connections were left open: their peers did not take what was sent to them");
-            Ok(())
-        }
-    }
 }

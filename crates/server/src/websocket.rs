@@ -21,6 +21,9 @@ use crate::problem::Problem;
 
 /// The largest message that a client may send; its first one is far smaller.
 const MAX_MESSAGE_BYTES: usize = 64 * 1024;
+/// A client says little after its first message. The whole buffer is cleared each time the socket is looked at, which is
+/// once a frame and reader, so its size is most of what a frame costs.
+const READ_BUFFER_BYTES: usize = 1024;
 /// RFC 6455: the endpoint is going away. The client resumes elsewhere, or here later.
 const GOING_AWAY: u16 = 1001;
 /// RFC 6455: the server failed.
@@ -66,7 +69,8 @@ pub(crate) async fn upgrade(
     // Whether the header's token is good is told by the close code, as for a token in the first message.
     let by_header = headers.contains_key(header::AUTHORIZATION).then(|| app.authenticate(bearer(&headers)));
     let tracker = app.inner.connections.clone();
-    Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| {
+    let upgrade = upgrade.max_message_size(MAX_MESSAGE_BYTES).read_buffer_size(READ_BUFFER_BYTES);
+    Ok(upgrade.on_upgrade(move |socket| {
         tracker.track_future(async move {
             let (sink, stream) = socket.split();
             let mut connection = Connection { app, run_id, sink, stream };
@@ -227,7 +231,7 @@ impl Connection {
                     Ok(TailItem::Frames(entries)) => {
                         let bodies = entries.iter().map(|e| e.body());
                         let began = Instant::now();
-                        if self.send_all(bodies, options.gone_after).await.is_err() {
+                        if self.send_all(bodies).await.is_err() {
                             return Close::Gone;
                         }
                         // Answers to pings were not read meanwhile; that the peer took frames says the same.
@@ -246,18 +250,14 @@ impl Connection {
         }
     }
 
-    /// Waits for the socket, but not for ever: a peer that takes nothing for so long is gone.
-    async fn send_all(&mut self, bodies: impl Iterator<Item = bytes::Bytes>, patience: Duration) -> Result<(), ()> {
-        let sink = &mut self.sink;
-        let all = async {
-            for body in bodies {
-                // The store holds what the frame encoder wrote, which is text.
-                let text = Utf8Bytes::try_from(body).map_err(|_| ())?;
-                sink.feed(Message::Text(text)).await.map_err(|_| ())?;
-            }
-            sink.flush().await.map_err(|_| ())
-        };
-        timeout(patience, all).await.unwrap_or(Err(()))
+    /// Waits for the socket, which gives a peer up that takes nothing for too long: a slow one may take its time.
+    async fn send_all(&mut self, bodies: impl Iterator<Item = bytes::Bytes>) -> Result<(), ()> {
+        for body in bodies {
+            // The store holds what the frame encoder wrote, which is text.
+            let text = Utf8Bytes::try_from(body).map_err(|_| ())?;
+            self.sink.feed(Message::Text(text)).await.map_err(|_| ())?;
+        }
+        self.sink.flush().await.map_err(|_| ())
     }
 
     async fn send(&mut self, message: Message, patience: Duration) -> Result<(), ()> {

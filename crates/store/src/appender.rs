@@ -185,25 +185,25 @@ impl AppendWork {
     /// The fence, and then the rows. Nothing is written before all checks are passed.
     fn write(&self, conn: &Connection) -> rusqlite::Result<Result<(), AppendError>> {
         let run = self.ownership.run;
-        let (epoch, head, ended) = conn
-            .prepare_cached("SELECT owner_epoch, head, ended_at IS NOT NULL FROM runs WHERE id = ?1")?
-            .query_row([run], |row| Ok((row.get::<_, i64>(0)?, from_sql(row.get(1)?), row.get::<_, bool>(2)?)))?;
-        if epoch != self.ownership.epoch {
-            return Ok(Err(AppendError::Fenced));
-        }
-        if ended {
-            return Ok(Err(AppendError::Ended));
-        }
         if let (Some(first), Some(last)) = (self.entries.first(), self.entries.last()) {
-            if first.seq() != head + 1 {
-                return Ok(Err(AppendError::WrongSeq { expected: head + 1, got: first.seq() }));
+            // The fence and the new head in one statement, because there is one for every append of every run. No index
+            // is touched by it.
+            let advanced = conn
+                .prepare_cached(
+                    "UPDATE runs SET head = ?4 WHERE id = ?1 AND owner_epoch = ?2 AND head = ?3 AND ended_at IS NULL",
+                )?
+                .execute((run, self.ownership.epoch, to_sql(first.seq() - 1), to_sql(last.seq())))?;
+            if advanced == 0 {
+                let (refusal, head) = self.refusal(conn)?;
+                let out_of_order = AppendError::WrongSeq { expected: head + 1, got: first.seq() };
+                return Ok(Err(refusal.unwrap_or(out_of_order)));
             }
             let mut insert = conn.prepare_cached("INSERT INTO frames (run, seq, body) VALUES (?1, ?2, ?3)")?;
             for entry in &self.entries {
                 insert.execute((run, to_sql(entry.seq()), entry.body_ref()))?;
             }
-            // By itself, so that no index is touched when nothing but the head changes.
-            conn.prepare_cached("UPDATE runs SET head = ?2 WHERE id = ?1")?.execute((run, to_sql(last.seq())))?;
+        } else if let (Some(refusal), _) = self.refusal(conn)? {
+            return Ok(Err(refusal));
         }
         if let Some(update) = &self.update {
             runs::update(conn, run, update)?;
@@ -217,6 +217,23 @@ impl AppendWork {
             .execute((run, &payload.segment_id, &payload.content_type, &payload.bytes[..]))?;
         }
         Ok(Ok(()))
+    }
+
+    /// Why nothing of this appender may be written, if that is so, and the run's head.
+    fn refusal(&self, conn: &Connection) -> rusqlite::Result<(Option<AppendError>, u64)> {
+        let (epoch, head, ended) = conn
+            .prepare_cached("SELECT owner_epoch, head, ended_at IS NOT NULL FROM runs WHERE id = ?1")?
+            .query_row([self.ownership.run], |row| {
+                Ok((row.get::<_, i64>(0)?, from_sql(row.get(1)?), row.get::<_, bool>(2)?))
+            })?;
+        let refusal = if epoch != self.ownership.epoch {
+            Some(AppendError::Fenced)
+        } else if ended {
+            Some(AppendError::Ended)
+        } else {
+            None
+        };
+        Ok((refusal, head))
     }
 }
 

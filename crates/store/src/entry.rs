@@ -26,17 +26,11 @@ pub struct Entry {
 impl Entry {
     /// Wraps `body`, which must not contain CR or LF: the SSE event would break apart.
     pub(crate) fn new(seq: u64, body: &[u8]) -> Entry {
-        let digits = seq.checked_ilog10().unwrap_or(0) as usize + 1;
-        let body_start = ID.len() + digits + DATA.len();
         // Exactly sized, so that turning it into `Bytes` does not reallocate.
-        let mut sse = Vec::with_capacity(body_start + body.len() + END.len());
-        sse.extend_from_slice(ID);
-        write!(sse, "{seq}").expect("writing to a Vec cannot fail");
-        sse.extend_from_slice(DATA);
-        debug_assert_eq!(sse.len(), body_start);
-        sse.extend_from_slice(body);
-        sse.extend_from_slice(END);
-        Entry { seq, body_start: body_start as u8, sse: Bytes::from(sse) }
+        let mut sse = Vec::with_capacity(size(seq, body.len()));
+        let body_start = wrap(&mut sse, seq, body);
+        debug_assert_eq!(sse.len(), size(seq, body.len()));
+        Entry { seq, body_start, sse: Bytes::from(sse) }
     }
 
     /// The frame's number in its run, from 1.
@@ -62,6 +56,64 @@ impl Entry {
     /// What this entry costs in memory, in bytes, to the rings and pages that are bounded by bytes.
     pub(crate) fn size(&self) -> usize {
         self.sse.len()
+    }
+}
+
+/// How many bytes an entry has.
+pub(crate) fn size(seq: u64, body: usize) -> usize {
+    let digits = seq.checked_ilog10().unwrap_or(0) as usize + 1;
+    ID.len() + digits + DATA.len() + body + END.len()
+}
+
+/// Appends the SSE event to `sse`, and answers where in the event the body begins.
+fn wrap(sse: &mut Vec<u8>, seq: u64, body: &[u8]) -> u8 {
+    let start = sse.len();
+    sse.extend_from_slice(ID);
+    write!(sse, "{seq}").expect("writing to a Vec cannot fail");
+    sse.extend_from_slice(DATA);
+    let body_start = sse.len() - start;
+    sse.extend_from_slice(body);
+    sse.extend_from_slice(END);
+    body_start as u8
+}
+
+/// Consecutive entries read from the file, written into one buffer: a page costs one allocation, however many frames it
+/// has. An entry of a page keeps the whole page in memory, so pages are for readers, which drop them when they are
+/// sent.
+pub(crate) struct PageBuffer {
+    sse: Vec<u8>,
+    /// Each entry's `seq`, where its body begins, and where the entry ends in `sse`.
+    entries: Vec<(u64, u8, usize)>,
+}
+
+impl PageBuffer {
+    pub(crate) fn new() -> PageBuffer {
+        PageBuffer { sse: Vec::new(), entries: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The bytes of all entries so far.
+    pub(crate) fn size(&self) -> usize {
+        self.sse.len()
+    }
+
+    pub(crate) fn push(&mut self, seq: u64, body: &[u8]) {
+        let body_start = wrap(&mut self.sse, seq, body);
+        self.entries.push((seq, body_start, self.sse.len()));
+    }
+
+    pub(crate) fn finish(self) -> Vec<Entry> {
+        let sse = Bytes::from(self.sse);
+        let mut start = 0;
+        let entry = |(seq, body_start, end)| {
+            let entry = Entry { seq, body_start, sse: sse.slice(start..end) };
+            start = end;
+            entry
+        };
+        self.entries.into_iter().map(entry).collect()
     }
 }
 
@@ -105,6 +157,16 @@ mod tests {
             sse.extend_from_slice(&body);
             sse.extend_from_slice(b"\n\n");
             prop_assert_eq!(&entry.sse()[..], &sse[..]);
+            prop_assert_eq!(entry.size(), size(seq, body.len()));
+
+            let mut page = PageBuffer::new();
+            page.push(seq.wrapping_sub(1), b"before");
+            page.push(seq, &body);
+            page.push(seq.wrapping_add(1), b"after");
+            let entries = page.finish();
+            prop_assert_eq!(entries.len(), 3);
+            prop_assert_eq!(&entries[1], &entry);
+            prop_assert_eq!(&entries[2].body()[..], b"after");
         }
     }
 }

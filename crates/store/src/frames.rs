@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::entry::Entry;
+use crate::entry::{Entry, PageBuffer};
 use crate::error::ReadError;
 use crate::record::Payload;
 
@@ -67,8 +67,7 @@ pub(crate) fn page(
     if after.saturating_add(1) < position.oldest {
         return Ok(Err(ReadError::Gone { oldest: position.oldest }));
     }
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut bytes = 0;
+    let mut entries = PageBuffer::new();
     let mut next = after + 1;
     let mut statement =
         tx.prepare_cached("SELECT seq, body FROM frames WHERE run = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq")?;
@@ -81,18 +80,16 @@ pub(crate) fn page(
         }
         let body = row.get_ref(1)?.as_blob()?;
         // Before the copy: the body that goes over the limit may be a large one.
-        if !entries.is_empty() && bytes + body.len() > limits.bytes {
+        if entries.len() > 0 && entries.size() + body.len() > limits.bytes {
             break;
         }
-        let entry = Entry::new(next, body);
-        bytes += entry.size();
-        entries.push(entry);
+        entries.push(next, body);
         next += 1;
     }
-    if entries.is_empty() {
+    if entries.len() == 0 {
         return Ok(Err(ReadError::Missing { seq: next }));
     }
-    Ok(Ok(entries))
+    Ok(Ok(entries.finish()))
 }
 
 /// Removes the frames up to and including `through`, never past the head. Answers the oldest that is left.

@@ -39,7 +39,8 @@ pub struct NewRun {
     pub input: Value,
 }
 
-/// A run as it stands. Serializes as the run API shows it, without its input.
+/// A run as it stands. Serializes as the run API shows it. What it was asked is apart:
+/// [`Store::input`](crate::Store::input).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunRecord {
     /// Unique in the store.
@@ -78,10 +79,6 @@ pub struct RunRecord {
     pub cost: Option<Value>,
     /// Why it failed, if it did.
     pub failure: Option<Value>,
-    /// The `RunAgentInput`, as it came. Not serialized: it can be large, and holds the whole conversation.
-    /// For the same reason [`Store::runs`](crate::Store::runs) leaves it `null`; every other method fills it.
-    #[serde(skip)]
-    pub input: Value,
 }
 
 impl RunRecord {

@@ -84,7 +84,6 @@ pub(crate) fn create(conn: &Connection, new: &NewRun) -> rusqlite::Result<Result
         usage: None,
         cost: None,
         failure: None,
-        input: new.input.clone(),
     })))
 }
 
@@ -159,9 +158,16 @@ pub(crate) fn update(conn: &Connection, run: i64, update: &RunUpdate) -> rusqlit
 }
 
 pub(crate) fn get(conn: &Connection, run_id: &str) -> rusqlite::Result<Option<RunRecord>> {
-    conn.prepare_cached(&format!("SELECT {COLUMNS}, inputs.input {FROM} WHERE runs.run_id = ?1"))?
-        .query_row([run_id], with_input)
+    conn.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE runs.run_id = ?1"))?
+        .query_row([run_id], record)
         .optional()
+}
+
+pub(crate) fn input(conn: &Connection, run_id: &str) -> rusqlite::Result<Option<Value>> {
+    conn.prepare_cached(&format!("SELECT inputs.input {FROM} WHERE runs.run_id = ?1"))?
+        .query_row([run_id], |row| json(row, 0))
+        .optional()
+        .map(Option::flatten)
 }
 
 pub(crate) fn by_exchange(
@@ -170,20 +176,20 @@ pub(crate) fn by_exchange(
     exchange_id: &str,
 ) -> rusqlite::Result<Option<(RunRecord, String)>> {
     conn.prepare_cached(&format!(
-        "SELECT {COLUMNS}, inputs.input, exchanges.input_digest {FROM}
+        "SELECT {COLUMNS}, exchanges.input_digest {FROM}
          JOIN exchanges ON exchanges.run = runs.id
          WHERE exchanges.session_id = ?1 AND exchanges.exchange_id = ?2"
     ))?
-    .query_row([session_id, exchange_id], |row| Ok((with_input(row)?, row.get(19)?)))
+    .query_row([session_id, exchange_id], |row| Ok((record(row)?, row.get(18)?)))
     .optional()
 }
 
 pub(crate) fn unfinished(conn: &Connection) -> rusqlite::Result<Vec<RunRecord>> {
     conn.prepare_cached(&format!(
-        "SELECT {COLUMNS}, inputs.input {FROM} WHERE runs.ended_at IS NULL
+        "SELECT {COLUMNS} {FROM} WHERE runs.ended_at IS NULL
          ORDER BY runs.created_at, runs.run_id"
     ))?
-    .query_map([], with_input)?
+    .query_map([], record)?
     .collect()
 }
 
@@ -255,14 +261,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
         usage: json(row, 15)?,
         cost: json(row, 16)?,
         failure: json(row, 17)?,
-        input: Value::Null,
     })
-}
-
-fn with_input(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
-    let mut record = record(row)?;
-    record.input = json(row, 18)?.unwrap_or(Value::Null);
-    Ok(record)
 }
 
 /// A JSON `null` reads as `None`: it is how an update takes a value back.

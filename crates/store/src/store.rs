@@ -44,7 +44,7 @@ pub struct StoreOptions {
     pub tail_frames: usize,
     /// How many bytes of them. Default 1 MiB.
     pub tail_bytes: usize,
-    /// The most frames that a tail returns at once, from memory or from the file. Default 256.
+    /// The most frames that a tail returns at once, from memory or from the file. Default 1024.
     pub read_page_frames: usize,
     /// The most bytes that a tail or [`Store::read`] returns at once, but for a single larger frame. Default 256 KiB.
     pub read_page_bytes: usize,
@@ -60,7 +60,7 @@ impl Default for StoreOptions {
             sync: Sync::default(),
             tail_frames: 1024,
             tail_bytes: 1024 * 1024,
-            read_page_frames: 256,
+            read_page_frames: 1024,
             read_page_bytes: 256 * 1024,
             max_bytes: None,
         }
@@ -220,6 +220,18 @@ impl Store {
     pub async fn run(&self, run_id: &str) -> Result<Option<RunRecord>, ReadError> {
         let run_id = run_id.to_owned();
         self.read_with(move |conn| runs::get(conn, &run_id)).await
+    }
+
+    /// The `RunAgentInput` that a run was created with, as it came.
+    ///
+    /// Apart from the record, because it can be large: it holds the whole conversation.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn input(&self, run_id: &str) -> Result<Option<serde_json::Value>, ReadError> {
+        let run_id = run_id.to_owned();
+        self.read_with(move |conn| runs::input(conn, &run_id)).await
     }
 
     /// The run that an exchange names, and the digest that the exchange was first sent with.

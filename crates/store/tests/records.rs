@@ -25,7 +25,8 @@ async fn a_run_is_kept_as_it_was_created() {
         panic!("it is new");
     };
     let new = full("r");
-    assert_eq!(record.input, new.input);
+    assert_eq!(f.store.input("r").await.unwrap(), Some(new.input));
+    assert_eq!(f.store.input("x").await.unwrap(), None);
     assert_eq!((record.attempt, record.head), (0, 0));
     assert_eq!(f.store.run("r").await.unwrap(), Some(record.clone()));
     assert_eq!(f.store.run("x").await.unwrap(), None);
@@ -138,7 +139,6 @@ async fn a_later_exchange_names_the_same_run_once() {
 
 async fn ids(store: &Store, filter: RunFilter) -> Vec<String> {
     let records = store.runs(filter).await.unwrap();
-    assert!(records.iter().all(|record| record.input.is_null()));
     records.into_iter().map(|record| record.run_id).collect()
 }
 
@@ -198,7 +198,6 @@ async fn unfinished_runs_are_those_that_have_not_ended_oldest_first_with_their_i
     let unfinished = f.store.unfinished_runs().await.unwrap();
     let found: Vec<_> = unfinished.iter().map(|run| run.run_id.as_str()).collect();
     assert_eq!(found, ["early", "late"]);
-    assert!(unfinished.iter().all(|run| run.input.is_object()));
 }
 
 #[tokio::test]

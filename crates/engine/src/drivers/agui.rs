@@ -70,6 +70,12 @@ pub enum AguiSetupError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The process has not chosen who does its TLS, and the HTTP client cannot be made without.
+    #[error(
+        "this process has installed no TLS provider; call rustls::crypto::ring::default_provider().install_default() \
+         when it starts"
+    )]
+    NoTlsProvider,
     /// The HTTP client cannot be made.
     #[error("the HTTP client cannot be set up: {0}")]
     Client(#[from] reqwest::Error),
@@ -91,7 +97,7 @@ impl AguiDriver {
     /// A driver for this agent. Does not connect yet.
     ///
     /// # Errors
-    /// When the address or a header is malformed.
+    /// When the address or a header is malformed, or the process has installed no rustls provider.
     pub fn new(options: AguiOptions) -> Result<AguiDriver, AguiSetupError> {
         let url_error = |problem: String| AguiSetupError::Url { url: options.url.clone(), problem };
         let url = reqwest::Url::parse(&options.url).map_err(|e| url_error(e.to_string()))?;
@@ -105,10 +111,16 @@ impl AguiDriver {
             let value = HeaderValue::try_from(value).map_err(|e| error(e.to_string()))?;
             headers.append(key, value);
         }
+        // The HTTP client would panic over it.
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            return Err(AguiSetupError::NoTlsProvider);
+        }
         let mut client = reqwest::Client::builder()
             .default_headers(headers)
             .connect_timeout(options.connect_timeout)
             .read_timeout(options.idle_timeout)
+            // A redirect would carry the conversation, and headers that are secret, to another host.
+            .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("runwire/", env!("CARGO_PKG_VERSION")));
         if is_loopback(&url) {
             // No proxy can reach this machine's own loopback, whatever the environment says.
@@ -147,9 +159,12 @@ async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Resu
         upstream: Upstream::new(exchange.input.run_id.clone()),
         exchange,
     };
+    let mut patience = None;
     loop {
         let chunk = if run.upstream.has_ended() {
-            match tokio::time::timeout(AFTER_END, response.chunk()).await {
+            // One deadline for all of it: an upstream that keeps its connection alive must not keep the run open.
+            let until = *patience.get_or_insert_with(|| tokio::time::Instant::now() + AFTER_END);
+            match tokio::time::timeout_at(until, response.chunk()).await {
                 Ok(chunk) => chunk,
                 Err(_) => break,
             }
@@ -161,12 +176,13 @@ async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Resu
             Ok(None) => break,
             // The run had ended; how its connection ends says nothing about it.
             Err(_) if run.upstream.has_ended() => break,
-            Err(error) => return Err(broken(&shared.url, &error)),
+            Err(error) => return Err(broken(&shared.url, error)),
         };
         for event in decoder.push(&chunk) {
-            let event = event.map_err(|e| violation(format!("the upstream agent's stream is no event stream: {e}")))?;
+            let at = consumer.event_count();
+            let event = event
+                .map_err(|e| violation(format!("the upstream agent's stream cannot be read on at event {at}: {e}")))?;
             if json_depth(event.data.as_bytes()) > MAX_VALUE_DEPTH {
-                let at = consumer.event_count();
                 return Err(violation(format!(
                     "event {at} of the upstream agent nests more than {MAX_VALUE_DEPTH} levels of JSON, and no frame can \
                      hold that"
@@ -202,7 +218,7 @@ async fn request(shared: &Shared, exchange: &Exchange) -> Result<reqwest::Respon
         .json(&*exchange.input)
         .send()
         .await
-        .map_err(|e| broken(url, &e))?;
+        .map_err(|e| broken(url, e))?;
     let status = sent.status();
     if !status.is_success() {
         let body = refusal(sent).await;
@@ -289,9 +305,11 @@ fn violation(message: String) -> Failure {
     Failure::new(ErrorCode::ChannelError, message)
 }
 
-fn broken(url: &reqwest::Url, error: &reqwest::Error) -> Failure {
+fn broken(url: &reqwest::Url, error: reqwest::Error) -> Failure {
+    // Its query may be a key, and what goes into the log is there for every reader.
+    let error = error.without_url();
     let mut reasons = Vec::new();
-    let mut source: Option<&dyn std::error::Error> = Some(error);
+    let mut source: Option<&dyn std::error::Error> = Some(&error);
     while let Some(error) = source {
         reasons.push(error.to_string());
         source = error.source();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::program::{Done, run, run_with_input};
+use crate::real_part::loudly;
 
 fn started() -> Value {
     json!({ "type": "RUN_STARTED", "threadId": "t", "runId": "r" })
@@ -284,7 +285,7 @@ const OTHERWISE: [(&str, &str); 4] = [
 fn corpus() -> Option<Vec<(String, Value)>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/agui-1.0");
     if !folder.is_dir() {
-        eprintln!("SKIPPED: the AG-UI 1.0 corpus is not beside the repository (../shared/conformance).");
+        loudly("SKIPPED: the AG-UI 1.0 corpus is not beside the repository (../shared/conformance).");
         return None;
     }
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

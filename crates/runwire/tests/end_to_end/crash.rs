@@ -8,10 +8,11 @@ use futures_util::{StreamExt as _, stream};
 use runwire_client::{AguiFollowed, Backoff, Followed, Transport};
 use runwire_frame::{Data, ErrorCode, Frame, LogValidator, RunStatus};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::program::PATIENCE;
+use crate::program::{PATIENCE, command, wait};
 use crate::serving::{AGENTS, Serving};
 
 /// One agent writes at the pace of a model, the other as fast as the store takes it.
@@ -62,7 +63,7 @@ impl Follower {
     }
 
     /// Everything, once the run has ended.
-    async fn to_the_end(self) -> Vec<String> {
+    async fn until_it_ends(self) -> Vec<String> {
         tokio::time::timeout(PATIENCE, self.reading).await.expect("the end comes").unwrap();
         self.seen.borrow().clone()
     }
@@ -118,11 +119,15 @@ async fn round(round: usize, agent: &str, frames_before: usize) {
     validator.finish().unwrap();
     assert_eq!(errors, [(ErrorCode::InternalError, true)], "round {round}");
 
-    assert_eq!(by_sse.to_the_end().await, log, "round {round}: nothing twice, nothing missing, and the end");
-    assert_eq!(by_ws.to_the_end().await, log, "round {round}: nothing twice, nothing missing, and the end");
-    let events = by_agui.to_the_end().await;
+    assert_eq!(by_sse.until_it_ends().await, log, "round {round}: nothing twice, nothing missing, and the end");
+    assert_eq!(by_ws.until_it_ends().await, log, "round {round}: nothing twice, nothing missing, and the end");
+    let events = by_agui.until_it_ends().await;
     assert_eq!(events[..seen_events.len()], seen_events[..]);
-    assert_eq!(events, Follower::of_events(&server, &run_id).to_the_end().await, "round {round}: as read afterwards");
+    assert_eq!(
+        events,
+        Follower::of_events(&server, &run_id).until_it_ends().await,
+        "round {round}: as read afterwards"
+    );
     let end: Value = serde_json::from_str(events.last().unwrap().split_once(' ').unwrap().1).unwrap();
     assert_eq!((&end["type"], &end["code"]), (&json!("RUN_ERROR"), &json!("INTERNAL_ERROR")), "round {round}");
 
@@ -133,7 +138,7 @@ async fn round(round: usize, agent: &str, frames_before: usize) {
     assert_eq!(server.log_of(&run_id).await, log);
     // And the store takes new runs.
     let next = server.create("demo").await;
-    let frames = Follower::of_frames(&server, &next, Transport::Sse).to_the_end().await;
+    let frames = Follower::of_frames(&server, &next, Transport::Sse).until_it_ends().await;
     assert!(frames.last().unwrap().contains(r#""type":"run.end""#));
 }
 
@@ -156,6 +161,36 @@ async fn after_a_sigkill_nothing_that_was_seen_is_gone_and_the_run_ends_for_all_
 }
 
 #[tokio::test]
+async fn a_tail_on_the_command_line_waits_for_the_server_to_come_back_and_exits_by_how_the_run_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = address_to_come_back_to(20);
+    let server = Serving::start_at(folder.path(), AGENTS, &address).await;
+    let run_id = server.create("long").await;
+    let mut tails = Vec::new();
+    for transport in ["sse", "ws"] {
+        let args = ["tail", &run_id, "--json", "--server", server.url(), "--transport", transport];
+        let mut child = command(folder.path()).args(args).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut read = Vec::new();
+        while read.len() < 20 {
+            read.push(lines.next_line().await.unwrap().unwrap());
+        }
+        tails.push((child, lines, read));
+    }
+    server.kill().await;
+    let server = Serving::start_at(folder.path(), AGENTS, &address).await;
+    let log = server.log_of(&run_id).await;
+    for (child, mut lines, mut read) in tails {
+        while let Some(line) = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap() {
+            read.push(line);
+        }
+        assert_eq!(read, log);
+        let done = wait(child, &["tail"]).await.exits(1);
+        assert!(done.stderr.contains("the connection was lost after frame"), "{}", done.stderr);
+    }
+}
+
+#[tokio::test]
 async fn many_runs_that_a_crash_left_behind_all_end() {
     let folder = tempfile::tempdir().unwrap();
     let server = Serving::start(folder.path(), AGENTS).await;
@@ -164,7 +199,7 @@ async fn many_runs_that_a_crash_left_behind_all_end() {
         runs.push(server.create("long").await);
     }
     let ended = server.create("demo").await;
-    let whole = Follower::of_frames(&server, &ended, Transport::Sse).to_the_end().await;
+    let whole = Follower::of_frames(&server, &ended, Transport::Sse).until_it_ends().await;
     server.kill().await;
 
     let server = Serving::start(folder.path(), AGENTS).await;

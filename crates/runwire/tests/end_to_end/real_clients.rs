@@ -3,7 +3,7 @@
 use runwire_frame::Data;
 use serde_json::{Value, json};
 
-use crate::real_part::{self, CLIENTS, agui_client, events, kinds, last, taken_quietly};
+use crate::real_part::{self, CLIENTS, agui_client, events, kinds, last, script, taken_quietly};
 use crate::serving::{AGENTS, Serving};
 
 /// What the demo agent does, in order; a row of deltas counts once.
@@ -169,5 +169,36 @@ async fn a_client_that_asks_again_with_the_same_ids_joins_the_run_that_goes_on()
         assert_eq!(refused["events"], json!([]));
         assert!(refused["error"]["message"].as_str().unwrap().contains("409"), "{refused:#}");
         server.only_run_of(version).await;
+    }
+}
+
+#[tokio::test]
+async fn a_reader_of_events_that_is_cut_goes_on_at_the_very_next_one() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(folder.path(), AGENTS).await;
+    let post = server.at("/agui/medium");
+    for cut in [1, 3, 8] {
+        let input = json!({ "threadId": format!("cut after {cut}"), "runId": "turn", "protocolVersion": "1.0",
+                            "messages": [{ "id": "u", "role": "user", "content": "One two three" }],
+                            "tools": [], "context": [], "state": {}, "forwardedProps": {} });
+        let body = input.to_string();
+        let asked = ["--url", &post, "--body", &body];
+        let before = script("agui-raw.mjs", &[&asked[..], &["--cut-after-events", &cut.to_string()]].concat()).await;
+        assert_eq!((&before["cut"], events(&before).len()), (&json!(true), cut));
+        let run_id = before["headers"]["runwire-run-id"].as_str().unwrap();
+        let last_id = last(&before)["id"].as_str().unwrap();
+        let get = server.at(&format!("/v2/runs/{run_id}/agui"));
+        let by_post = [&asked[..], &["--last-event-id", last_id]].concat();
+        let by_get = ["--url", &get, "--last-event-id", last_id];
+        // Both while the run goes on, and the whole when it has ended.
+        let (by_post, by_get) = tokio::join!(script("agui-raw.mjs", &by_post), script("agui-raw.mjs", &by_get));
+        let whole = script("agui-raw.mjs", &asked).await;
+        for rest in [by_post, by_get] {
+            assert_eq!([events(&before), events(&rest)].concat(), events(&whole), "cut after {cut}");
+            assert_eq!((&rest["ended"], &rest["partial"]), (&json!(true), &json!(false)));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Released clients and a real agent, as child processes. `tests/real/README.md` says what each of them is and prints.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -35,10 +36,16 @@ pub fn agent() -> bool {
 fn is_there(part: &str, there: bool) -> bool {
     if !there {
         let missing = format!("REAL PART MISSING: {part}; run tests/real/setup.sh. This test proved NOTHING.");
-        eprintln!("{missing}");
+        loudly(&missing);
         assert!(std::env::var_os("CI").is_none(), "{missing}");
     }
     there
+}
+
+/// Says what was not tested, also where the output of a test that passes is kept from view.
+pub fn loudly(text: &str) {
+    // `eprintln` is what the test harness captures; standard error itself is not.
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Runs a Node program of `tests/real` to its end and reads its document.

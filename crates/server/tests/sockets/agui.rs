@@ -56,7 +56,14 @@ async fn a_run_is_a_conforming_stream_whose_events_have_ids() {
     let Some(Event::RunFinished(finished)) = delivered.last() else { panic!("it ends: {:?}", delivered.last()) };
     assert!(!matches!(finished.outcome, Some(RunFinishedOutcome::Cancelled)));
     assert!(finished.usage.as_ref().is_some_and(|usage| !usage.is_empty()));
-    for kind in ["TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_ARGS", "TOOL_CALL_RESULT", "STEP_STARTED", "STATE_DELTA"] {
+    for kind in [
+        "TEXT_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_CONTENT",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_RESULT",
+        "STEP_STARTED",
+        "STATE_DELTA",
+    ] {
         assert!(events.iter().any(|event| event.kind() == kind), "the demo shows {kind}");
     }
 
@@ -143,11 +150,14 @@ async fn the_same_ids_and_input_re_attach_from_the_start_live_and_ended() {
 async fn the_same_ids_with_another_input_are_409() {
     let server = Setup::new().start().await;
     events(post(&server, "demo", &input("t", "r", "Hello"), None).await).await;
-    for (agent, other) in [("demo", input("t", "r", "Something else")), ("demo", {
-        let mut other = input("t", "r", "Hello");
-        other["state"] = json!({ "more": true });
-        other
-    })] {
+    for (agent, other) in [
+        ("demo", input("t", "r", "Something else")),
+        ("demo", {
+            let mut other = input("t", "r", "Hello");
+            other["state"] = json!({ "more": true });
+            other
+        }),
+    ] {
         let problem = problem(post(&server, agent, &other, None).await).await;
         assert_eq!(problem["status"], 409);
         assert!(problem["detail"].as_str().unwrap().contains("`r`"), "{problem}");
@@ -192,7 +202,6 @@ async fn what_cannot_be_run_is_refused_before_anything_runs() {
         (broken(|i| i["threadId"] = "".into()), "`threadId` is empty"),
         (broken(|i| i["runId"] = "".into()), "`runId` is empty"),
         (broken(|i| i["messages"] = json!("none")), "/messages"),
-        (broken(|i| i["messages"][0]["role"] = json!("wizard")), "/messages/0/role"),
         (broken(|i| i["messages"][0]["content"] = json!(7)), "/messages/0/content"),
         (broken(|i| i["tools"] = json!([{ "name": "t" }])), "/tools/0"),
         (json!([]), "the body"),

@@ -239,8 +239,7 @@ async fn g7_a_cursor_that_cannot_be_served_is_told_what_can() {
             assert_eq!((&problem["status"], &problem["oldest"]), (&json!(410), &json!(11)), "{path} {after}");
             assert!(problem["detail"].as_str().unwrap().contains("11"), "{problem}");
         }
-        let response =
-            soon(server.get(&format!("/v2/runs/{run_id}/{path}?after={}", head + 1)).send()).await.unwrap();
+        let response = soon(server.get(&format!("/v2/runs/{run_id}/{path}?after={}", head + 1)).send()).await.unwrap();
         let problem = problem(response).await;
         assert_eq!((&problem["status"], &problem["head"]), (&json!(416), &json!(head)), "{path}");
     }
@@ -317,7 +316,7 @@ async fn g8_slow_and_dead_readers_change_nothing_for_the_run_or_for_the_others()
         async move {
             audience.there.wait().await;
             let message = writer.message(Opening::default()).await?;
-            for n in 0..300 {
+            for n in 0..200 {
                 // At 4 KiB a frame is full, so this is one a piece.
                 message.text(&format!("{n:04}{}", "x".repeat(4092))).await?;
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -354,12 +353,14 @@ async fn g8_slow_and_dead_readers_change_nothing_for_the_run_or_for_the_others()
     let record = server.ended(&run_id).await;
     assert_eq!(record.status, "completed");
     let log = server.log(&run_id).await;
-    assert!(log.len() >= 300);
+    assert!(log.len() >= 200);
     let whole = (log.len() as u64, log.iter().map(Bytes::len).sum());
+    // The system and the server's HTTP together hold at most some 500 KiB on the way to a reader.
+    assert!(whole.1 > 800 * 1024, "the log is too short for anybody to be stuck: {whole:?}");
     for got in soon(fast.join_all()).await {
         assert_eq!(got, whole);
     }
-    assert!(stuck.try_join_next().is_none(), "the stuck have not read a byte");
+    assert!(stuck.try_join_next().is_none(), "the stuck are still stuck");
     for got in soon(slow.join_all()).await {
         assert_eq!(got, whole);
     }

@@ -24,7 +24,8 @@ async fn a_created_run_is_answered_with_its_record_and_its_address() {
     assert_eq!(record["agent_id"], "demo");
     assert_eq!(record["lane"], "default");
     assert_eq!(record["trigger_kind"], "api");
-    for key in ["session_id", "status", "attempt", "head", "created_at", "started_at", "ended_at", "metadata", "usage"] {
+    for key in ["session_id", "status", "attempt", "head", "created_at", "started_at", "ended_at", "metadata", "usage"]
+    {
         assert!(record.get(key).is_some(), "{key}: {record}");
     }
 
@@ -79,7 +80,8 @@ async fn an_input_may_leave_its_ids_out_or_make_the_request_repeatable() {
     let refused = problem(soon(server.post("/v2/runs", &other).send()).await.unwrap()).await;
     assert_eq!(refused["status"], 409);
 
-    let agreeing = json!({ "agent_id": "demo", "session_id": "t2", "input": { "threadId": "t2", "messages": [message] } });
+    let agreeing =
+        json!({ "agent_id": "demo", "session_id": "t2", "input": { "threadId": "t2", "messages": [message] } });
     assert_eq!(created(&server, agreeing).await["session_id"], "t2");
 }
 
@@ -180,7 +182,8 @@ async fn the_list_is_newest_first_filtered_and_paged() {
     }
     assert_eq!(paged, made, "pages put together are the list");
 
-    for bad in ["limit=0", "limit=1001", "limit=x", "before=x", "before=x.y", "status=asleep", "status=", "colour=red"] {
+    for bad in ["limit=0", "limit=1001", "limit=x", "before=x", "before=x.y", "status=asleep", "status=", "colour=red"]
+    {
         let problem = problem(soon(server.get(&format!("/v2/runs?{bad}")).send()).await.unwrap()).await;
         assert_eq!(problem["status"], 400, "{bad}");
     }
@@ -278,7 +281,8 @@ async fn a_result_of_ten_mebibytes_is_shown_in_part_and_fetched_whole() {
     let events = soon(soon(server.get(&format!("/v2/runs/{run_id}/agui")).send()).await.unwrap().text()).await.unwrap();
     assert!(events.contains(&whole), "AG-UI has no previews");
 
-    for path in [format!("/v2/runs/{run_id}/segments/seg_999/payload"), "/v2/runs/nobody/segments/s/payload".to_owned()] {
+    for path in [format!("/v2/runs/{run_id}/segments/seg_999/payload"), "/v2/runs/nobody/segments/s/payload".to_owned()]
+    {
         assert_eq!(problem(soon(server.get(&path).send()).await.unwrap()).await["status"], 404);
     }
 }
@@ -299,8 +303,7 @@ async fn pages_of_frames_hold_the_very_bytes_of_the_log() {
         let response = soon(server.get(&format!("/v2/runs/{run_id}/frames{query}")).send()).await.unwrap();
         assert_eq!(response.headers()["content-type"], "application/json");
         let text = response.text().await.unwrap();
-        let expected =
-            format!(r#"{{"frames":[{}],"next_after":{to},"head":{head},"ended":true}}"#, joined(from, to));
+        let expected = format!(r#"{{"frames":[{}],"next_after":{to},"head":{head},"ended":true}}"#, joined(from, to));
         assert_eq!(text, expected, "{query}");
     }
 

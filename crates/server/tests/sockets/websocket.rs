@@ -67,8 +67,7 @@ async fn refused(socket: &mut WebSocket, close: u16, code: ErrorCode) -> (String
 async fn the_first_message_opens_the_stream_and_1000_ends_it_after_run_end() {
     let server = Setup::new().start().await;
     let run_id = server.demo().await;
-    let log: Vec<String> =
-        server.log(&run_id).await.iter().map(|b| String::from_utf8(b.to_vec()).unwrap()).collect();
+    let log: Vec<String> = server.log(&run_id).await.iter().map(|b| String::from_utf8(b.to_vec()).unwrap()).collect();
     for after in [0, 7, log.len()] {
         let mut socket = connect(&server, &run_id).await;
         say(&mut socket, auth("", 2, after as u64)).await;
@@ -143,7 +142,8 @@ async fn an_unknown_run_and_somebody_elses_are_the_same_4404() {
     let (_steps, driver) = stepped();
     let server = Setup::new().agent("held", driver).token("alice").token("bob").start().await;
     let body = json!({ "agent_id": "held", "prompt": "x" });
-    let record: Value = soon(server.post("/v2/runs", &body).bearer_auth("alice").send()).await.unwrap().json().await.unwrap();
+    let record: Value =
+        soon(server.post("/v2/runs", &body).bearer_auth("alice").send()).await.unwrap().json().await.unwrap();
     let hers = record["run_id"].as_str().unwrap();
     // As long as hers.
     let nobodys = format!("run_{}", "0".repeat(hers.len() - 4));
@@ -202,7 +202,8 @@ async fn a_cursor_past_the_head_is_4401_with_the_head() {
 async fn a_header_on_the_upgrade_authenticates_and_then_the_cursor_is_in_the_query() {
     let server = Setup::new().token("alice").start().await;
     let body = json!({ "agent_id": "demo", "prompt": "x" });
-    let record: Value = soon(server.post("/v2/runs", &body).bearer_auth("alice").send()).await.unwrap().json().await.unwrap();
+    let record: Value =
+        soon(server.post("/v2/runs", &body).bearer_auth("alice").send()).await.unwrap().json().await.unwrap();
     let run_id = record["run_id"].as_str().unwrap();
     server.ended(run_id).await;
     let log = server.log(run_id).await;
@@ -267,7 +268,7 @@ async fn a_peer_that_answers_pings_stays_and_one_that_answers_none_is_gone() {
         .agent("held", driver)
         .options(|o| {
             o.keep_alive = Duration::from_millis(50);
-            o.gone_after = Duration::from_millis(400);
+            o.gone_after = Duration::from_secs(1);
         })
         .start()
         .await;
@@ -283,7 +284,7 @@ async fn a_peer_that_answers_pings_stays_and_one_that_answers_none_is_gone() {
     let _ = soon(silent.read_to_end(&mut received)).await;
     assert!(received.len() >= 8 && received.chunks(2).all(|ping| ping == [0x89, 0]), "pings and no more: {received:?}");
 
-    // One that does answer is still there after many times as long.
+    // One that does answer is still there after twice as long.
     let mut alive = connect(&server, &run_id).await;
     say(&mut alive, auth("", 2, 2)).await;
     let mut pings = 0;

@@ -1,10 +1,11 @@
 //! `runwire run`, `tail`, `runs` and `cancel`, against a server.
 
+use runwire_frame::Data;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::program::{Done, PATIENCE, command, finish, run};
-use crate::serving::{AGENTS, Serving};
+use crate::serving::{AGENTS, Serving, signal};
 
 /// A port that nothing listens on: the lowest is reserved.
 const NOBODY: &str = "http://127.0.0.1:1/";
@@ -149,6 +150,23 @@ async fn a_run_that_is_cancelled_is_no_success_and_no_failure_for_whoever_follow
     // Asking again changes nothing.
     let again = desk.run(&["cancel", &id, "--json"]).await.exits(0).json_lines();
     assert_eq!(again[0]["status"], "cancelled");
+}
+
+#[tokio::test]
+async fn who_leaves_does_not_stop_the_run() {
+    let desk = Desk::open().await;
+    let args = ["run", "medium", "Go on without me", "--json", "--server", desk.server.url()];
+    let mut leaving = command(desk.folder.path()).args(args).spawn().unwrap();
+    let mut lines = BufReader::new(leaving.stdout.take().unwrap()).lines();
+    let first: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+    let id = first["run_id"].as_str().unwrap();
+    desk.server.wait_for(id, |frame| matches!(frame.data, Data::TextDelta(_))).await;
+    signal("INT", leaving.id().unwrap()).await;
+    let status = tokio::time::timeout(PATIENCE, leaving.wait()).await.unwrap().unwrap();
+    assert!(!status.success(), "it cannot say how the run ended");
+
+    let whole = desk.run(&["tail", id, "--json"]).await.exits(0);
+    assert_eq!(whole.json_lines().pop().unwrap()["data"]["status"], "completed", "G9");
 }
 
 #[tokio::test]

@@ -93,7 +93,8 @@ impl Raw {
                     if !self.buffer.is_empty() {
                         let taken = left.min(self.buffer.len());
                         self.chunk = Chunk::Data(left - taken);
-                        return Piece::Data(self.buffer.drain(..taken).collect());
+                        let rest = self.buffer.split_off(taken);
+                        return Piece::Data(std::mem::replace(&mut self.buffer, rest));
                     }
                 }
                 Chunk::Over => return Piece::Ended,

@@ -39,10 +39,43 @@ pub enum Got {
 
 pub type WebSocket = WebSocketStream<Line>;
 
+/// Received bytes of an event stream, and how many of them are known to hold no end of an event. Without the latter a
+/// narrow line, which brings little at a time, would be searched over and over.
+#[derive(Default)]
+pub struct Events {
+    buffer: Vec<u8>,
+    searched: usize,
+}
+
+impl Events {
+    /// The next whole event, without the empty line behind it.
+    fn next(&mut self) -> Option<Vec<u8>> {
+        while let Some(found) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
+            let end = self.searched + found;
+            match self.buffer.get(end + 1) {
+                None => {
+                    self.searched = end;
+                    return None;
+                }
+                Some(b'\n') => {
+                    let rest = self.buffer.split_off(end + 2);
+                    let mut event = std::mem::replace(&mut self.buffer, rest);
+                    event.truncate(end);
+                    self.searched = 0;
+                    return Some(event);
+                }
+                Some(_) => self.searched = end + 1,
+            }
+        }
+        self.searched = self.buffer.len();
+        None
+    }
+}
+
 /// A connection that reads a run.
 #[allow(clippy::large_enum_variant, reason = "there are few of them")]
 pub enum Reader {
-    Sse { raw: Raw, buffer: Vec<u8> },
+    Sse { raw: Raw, events: Events },
     WebSocket(WebSocket),
 }
 
@@ -65,7 +98,7 @@ impl Reader {
                     let cursor = format!("Last-Event-ID: {after}\r\n");
                     let raw = Raw::get(line, &format!("/v2/runs/{run_id}/stream"), &cursor, cut).await;
                     assert_eq!(raw.status, 200);
-                    Reader::Sse { raw, buffer: Vec::new() }
+                    Reader::Sse { raw, events: Events::default() }
                 }
                 Transport::WebSocket => {
                     let mut socket = Reader::websocket(line, run_id, "").await;
@@ -94,20 +127,19 @@ impl Reader {
 
     async fn read(&mut self) -> Got {
         match self {
-            Reader::Sse { raw, buffer } => loop {
-                let Some(end) = buffer.windows(2).position(|w| w == b"\n\n") else {
+            Reader::Sse { raw, events } => loop {
+                let Some(event) = events.next() else {
                     match raw.piece().await {
-                        Piece::Data(data) => buffer.extend(data),
+                        Piece::Data(data) => events.buffer.extend_from_slice(&data),
                         Piece::Ended => {
-                            assert_eq!(buffer, b"", "the server ended the stream inside of an event");
+                            assert_eq!(events.buffer, b"", "the server ended the stream inside of an event");
                             return Got::Ended;
                         }
                         Piece::Cut => return Got::Cut,
                     }
                     continue;
                 };
-                let event: Vec<u8> = buffer.drain(..end + 2).collect();
-                let event = std::str::from_utf8(&event[..end]).unwrap();
+                let event = std::str::from_utf8(&event).unwrap();
                 if event.starts_with("retry: ") || event.starts_with(':') {
                     continue;
                 }

@@ -94,7 +94,7 @@ impl Setup {
             options: self.options,
             send_buffer: self.send_buffer,
             shutdown: CancellationToken::new(),
-            serving: tokio::spawn(async { Ok(()) }),
+            serving: tokio::spawn(async {}),
             dir,
         };
         server.listen(app);
@@ -110,7 +110,7 @@ pub struct Server {
     options: ServerOptions,
     send_buffer: Option<u32>,
     shutdown: CancellationToken,
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<()>,
     dir: TempDir,
 }
 
@@ -132,7 +132,7 @@ impl Server {
     /// Shuts the server down, but neither its engine nor its store.
     pub async fn stop(&mut self) {
         self.shutdown.cancel();
-        soon(&mut self.serving).await.unwrap().unwrap();
+        soon(&mut self.serving).await.unwrap();
     }
 
     /// Another server on the same store and address. The one before has stopped.

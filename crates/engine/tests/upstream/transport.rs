@@ -1,0 +1,160 @@
+//! Upstream agents that cannot be reached, refuse, fall silent or break the connection; and a stop from this side.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use runwire_engine::drivers::{AguiDriver, AguiOptions, AguiSetupError};
+use runwire_frame::{Data, SegmentStatus};
+use serde_json::json;
+
+use crate::fixture::patiently;
+use crate::server::{Answer, Server, Step, lines};
+use crate::{
+    ask, assert_channel_error, front, front_with, impatient, log_of, run_finished, run_started, underway, with,
+};
+
+#[tokio::test]
+async fn a_refusal_is_told_with_its_status_and_what_the_agent_said() {
+    for (status, code, retryable) in [
+        (400, "CHANNEL_ERROR", false),
+        (404, "CHANNEL_ERROR", false),
+        (500, "CHANNEL_ERROR", true),
+        (503, "CHANNEL_ERROR", true),
+        (429, "RATE_LIMITED", true),
+    ] {
+        let log = log_of(Answer::refusal(status, "{\"detail\":\"not today\"}")).await;
+        let (found, message, may_retry) = log.error();
+        assert_eq!((log.ending(), found, may_retry), ("failed", code, retryable), "{status}");
+        let reason = StatusCode::from_u16(status).unwrap().to_string();
+        assert!(message.contains(&reason) && message.contains("{\"detail\":\"not today\"}"), "{message}");
+        assert_eq!(log.event_types(), ["RUN_STARTED", "RUN_ERROR"]);
+    }
+}
+
+#[tokio::test]
+async fn the_body_of_a_refusal_is_repeated_only_at_its_beginning() {
+    let log = log_of(Answer::refusal(500, &"é".repeat(100_000))).await;
+    let (_, message, _) = log.error();
+    assert!(message.len() < 3000, "{} bytes", message.len());
+    // One that never ends does not hold the run up either.
+    let endless = Answer { status: 500, ..Answer::steps(vec![Step::Bytes(vec![b'x'; 2000]), Step::Hang]) };
+    assert_eq!(log_of(endless).await.ending(), "failed");
+}
+
+#[tokio::test]
+async fn another_content_type_is_refused_by_name() {
+    for content_type in [Some("application/json"), Some("text/html; charset=utf-8"), None] {
+        let answer = Answer { content_type, ..Answer::events(&with(underway(), [run_finished()])) };
+        let log = log_of(answer).await;
+        assert_channel_error(&log, "", &[content_type.unwrap_or("none"), "text/event-stream"]);
+    }
+    for content_type in ["text/event-stream; charset=utf-8", "Text/Event-Stream"] {
+        let answer = Answer { content_type: Some(content_type), ..Answer::events(&with(underway(), [run_finished()])) };
+        assert_eq!(log_of(answer).await.ending(), "completed", "{content_type}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_there_is_told_by_its_address_without_what_is_secret_in_it() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let bed = front(format!("http://ann:hush@{address}/agent?key=hush"));
+    let log = bed.ended(&ask(&bed).await).await;
+    assert_channel_error(&log, "", &["cannot be reached", &format!("http://{address}/agent")]);
+    assert!(!log.dump().contains("hush"), "{}", log.dump());
+    assert!(log.error().2, "it may be there later");
+    let detail = bed.record(&log.run_id).await.failure.unwrap();
+    assert!(!detail.to_string().contains("hush"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_fails_the_run_and_keeps_what_came_before() {
+    for cut in ["", "data: {\"type\":\"TEXT_MES", "data: {\"type\":\"RUN_FINISHED\"}\n"] {
+        let sent = [lines(&underway(), "\n"), cut.as_bytes().to_vec()].concat();
+        let log = log_of(Answer::steps(vec![Step::Bytes(sent), Step::Reset])).await;
+        assert_channel_error(&log, "Kept.", &["broke the connection"]);
+        assert!(log.error().2, "the same request may succeed later");
+    }
+}
+
+#[tokio::test]
+async fn silence_fails_the_run_as_a_timeout_before_the_answer_and_in_it() {
+    let silent = [
+        (Answer { after: Duration::from_secs(50), ..Answer::events(&underway()) }, ""),
+        (Answer::steps(vec![Step::Hang]), ""),
+        (Answer::events_then(&[run_started()], Step::Hang), ""),
+        (Answer::events_then(&underway(), Step::Hang), "Kept."),
+    ];
+    for (answer, kept) in silent {
+        let server = Server::start(move |_, _| answer.clone()).await;
+        let bed = front_with(impatient(server.url()));
+        let log = bed.ended(&ask(&bed).await).await;
+        let (code, message, retryable) = log.error();
+        assert_eq!((log.ending(), code, retryable), ("failed", "TIMEOUT", true), "{message}");
+        assert!(message.contains("silent"), "{message}");
+        assert_eq!(log.text(), kept);
+    }
+}
+
+#[tokio::test]
+async fn comments_keep_a_quiet_stream_alive() {
+    let mut steps = vec![Step::Bytes(lines(&underway(), "\n"))];
+    for _ in 0..8 {
+        steps.extend([Step::Wait(Duration::from_millis(100)), Step::Bytes(b": still here\n\n".to_vec())]);
+    }
+    steps.push(Step::Bytes(lines(&[run_finished()], "\n")));
+    let server = Server::start(move |_, _| Answer::steps(steps.clone())).await;
+    let bed = front_with(impatient(server.url()));
+    assert_eq!(bed.ended(&ask(&bed).await).await.ending(), "completed");
+}
+
+#[tokio::test]
+async fn a_stop_closes_the_upstream_connection_and_the_run_ends_as_cancelled() {
+    let open = json!({ "type": "TEXT_MESSAGE_START", "messageId": "m2" });
+    let more = json!({ "type": "TEXT_MESSAGE_CONTENT", "messageId": "m2", "delta": " And" });
+    let events = with(underway(), [open, more]);
+    let mut server = Server::start(move |_, _| Answer::events_then(&events, Step::Hang)).await;
+    let bed = front(server.url());
+    let run_id = ask(&bed).await;
+    bed.shows(&run_id, |frame| matches!(&frame.data, Data::TextDelta(delta) if delta.text == " And")).await;
+    bed.engine.cancel(&run_id).await.unwrap();
+    patiently(server.closed_early()).await;
+    let log = bed.ended(&run_id).await;
+    assert_eq!((log.ending(), log.text().as_str()), ("cancelled", "Kept. And"));
+    assert!(!log.has_error(), "a stop is no failure");
+    assert_eq!(log.last_event()["outcome"]["type"], "cancelled");
+    assert_eq!(log.segment_ends(), [SegmentStatus::Completed, SegmentStatus::Cancelled]);
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stop_before_the_agent_has_answered_ends_the_run_as_cancelled_too() {
+    let server = Server::start(|_, _| Answer { after: Duration::from_secs(50), ..Answer::events(&underway()) }).await;
+    let bed = front(server.url());
+    let run_id = ask(&bed).await;
+    patiently(async {
+        while server.seen().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    bed.engine.cancel(&run_id).await.unwrap();
+    let log = bed.ended(&run_id).await;
+    assert_eq!(log.ending(), "cancelled");
+    assert_eq!(log.event_types(), ["RUN_STARTED", "RUN_FINISHED"]);
+}
+
+#[test]
+fn an_address_or_a_header_that_cannot_be_used_is_refused_at_start() {
+    for url in ["", "localhost:8000", "ftp://localhost/", "file:///etc/hosts"] {
+        let refused = AguiDriver::new(AguiOptions::new(url)).err();
+        assert!(matches!(refused, Some(AguiSetupError::Url { .. })), "{url}: {refused:?}");
+    }
+    for (name, value) in [("no spaces", "x"), ("X-Ok", "line\nbreak")] {
+        let mut options = AguiOptions::new("http://127.0.0.1:1/");
+        options.headers = vec![(name.to_owned(), value.to_owned())];
+        let refused = AguiDriver::new(options).err();
+        assert!(matches!(refused, Some(AguiSetupError::Header { .. })), "{name}: {refused:?}");
+    }
+}
