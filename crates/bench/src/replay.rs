@@ -1,12 +1,16 @@
-//! A long finished run, read from its start: against the bare server with the same bytes in memory.
+//! A long finished run, read from its start: against the bare server with the same bytes in memory, and against what
+//! SQLite needs to read the same rows.
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::ensure;
 use clap::Args;
+use rusqlite::{Connection, OpenFlags};
 
 use crate::read::{Crowd, Read};
-use crate::report::Report;
+use crate::report::{Report, quantile};
+use crate::runwire::STORE;
 use crate::serve::{Part, ServeArgs, ServerProcess};
 use crate::wire::Transport;
 
@@ -22,7 +26,7 @@ pub struct ReplayArgs {
 }
 
 /// How many frames the store gives out at once, so that the bare server writes chunks of the same size.
-const PAGE: usize = 256;
+const PAGE: usize = 1024;
 
 /// Measures one round into the report. Both servers run at the same time and are read from in turns.
 ///
@@ -41,11 +45,13 @@ pub fn round(args: &ReplayArgs, folder: &Path, report: &mut Report) -> anyhow::R
         chunk: PAGE,
         ..ServeArgs::of(Part::BareFinished)
     })?;
+    let mut rows = Vec::new();
     let mut sides = [Side::new("Runwire", ours)?, Side::new("bare axum", bare)?];
     for _ in 0..args.times.max(1) {
         for side in &mut sides {
             side.read()?;
         }
+        rows.push(read_rows(&folder.path().join(STORE))?);
     }
     for side in &mut sides {
         let cpu = side.cpu()?;
@@ -58,11 +64,30 @@ pub fn round(args: &ReplayArgs, folder: &Path, report: &mut Report) -> anyhow::R
     }
     let [ours, bare] = sides;
     ensure!(ours.bytes() == bare.bytes(), "the two servers did not write the same bytes");
+    rows.sort_by(f64::total_cmp);
+    let rows = quantile(&rows, 0.5);
+    report.add("SQLite alone", ("s", 3), rows);
+    report.note("SQLite alone: the same rows read in order into one buffer in memory, and sent to nobody");
+    report.ratio("bytes a second, Runwire to SQLite alone", rows / ours.seconds());
     report.ratio("bytes a second, Runwire to bare axum", bare.seconds() / ours.seconds());
     report.ratio("bytes a CPU second, Runwire to bare axum", bare.cpu()? / ours.cpu()?.max(0.001));
     report.ratio("time to the first frame, Runwire to bare axum", ours.first_frame() / bare.first_frame());
     bare.server.process.finish()?;
     ours.server.process.finish()
+}
+
+/// How long it takes SQLite to give out the run's bodies, in seconds.
+fn read_rows(store: &Path) -> anyhow::Result<f64> {
+    let connection = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let started = Instant::now();
+    let mut bodies = Vec::new();
+    let mut statement = connection.prepare("SELECT seq, body FROM frames WHERE run = 1 ORDER BY seq")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        bodies.extend_from_slice(row.get_ref(1)?.as_blob()?);
+    }
+    ensure!(!bodies.is_empty(), "the store has no frames of the finished run");
+    Ok(started.elapsed().as_secs_f64())
 }
 
 struct Side {
@@ -100,7 +125,7 @@ impl Side {
     fn median(&self, of: impl Fn(&Read) -> f64) -> f64 {
         let mut values: Vec<f64> = self.reads.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
-        crate::report::quantile(&values, 0.5)
+        quantile(&values, 0.5)
     }
 
     fn seconds(&self) -> f64 {

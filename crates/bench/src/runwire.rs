@@ -12,6 +12,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+/// What its store is called.
+pub const STORE: &str = "bench.db";
+
 /// A server that serves one agent's runs, with `sync = normal`.
 pub struct Server {
     /// Where.
@@ -30,7 +33,7 @@ impl Server {
     /// # Errors
     /// When the store cannot be opened or no port is free.
     pub async fn start(folder: &Path, agents: impl IntoIterator<Item = Agent>) -> anyhow::Result<Server> {
-        let store = open(&folder.join("bench.db"), Sync::Normal)?;
+        let store = open(&folder.join(STORE), Sync::Normal)?;
         let engine = Engine::new(store.clone(), agents, EngineOptions::default());
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;

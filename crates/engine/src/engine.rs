@@ -203,7 +203,7 @@ impl Engine {
             Err(error) => {
                 // The run exists, and whoever repeats the request finds it: it must come to an end.
                 let why = format!("the run could not be started: {error}");
-                self.inner.tasks.spawn(self.clone().end_patiently(run_id, why));
+                self.inner.tasks.spawn(self.clone().end_patiently(run_id, why, Some(hold)));
                 return Err(error.into());
             }
         };
@@ -354,17 +354,21 @@ impl Engine {
         let engine = self.clone();
         self.inner.tasks.spawn(async move {
             let ended = execution.run().await;
-            engine.inner.runs.forget(&run_id, &own);
-            match ended {
-                Ok(()) | Err(WriteError::Ended | WriteError::Refused(_)) => {}
+            let Err(WriteError::Store(error)) = ended else {
+                engine.inner.runs.forget(&run_id, &own);
+                return;
+            };
+            match error {
                 // Whoever took the run over brings it to its end.
-                Err(WriteError::Store(error @ (AppendError::Fenced | AppendError::Ended))) => {
+                AppendError::Fenced | AppendError::Ended => {
+                    engine.inner.runs.forget(&run_id, &own);
                     tracing::error!(%run_id, %error, "the run is not this server's any more");
                 }
-                Err(WriteError::Store(error)) => {
+                error => {
+                    let hold = engine.inner.runs.hold_unfinished(&run_id, &own);
                     tracing::error!(%run_id, %error, "the run's log could not be written to its end");
-                    let why = format!("the run's log could not be written: {error}");
-                    engine.end_patiently(run_id, why).await;
+                    let why = format!("the run's log could not be written: {}", error.reason());
+                    engine.end_patiently(run_id, why, hold).await;
                 }
             }
         });
@@ -373,8 +377,11 @@ impl Engine {
     /// Brings a run to its end that could not be written, as soon as the store takes it, or the engine is shut down.
     ///
     /// It stays in hand meanwhile, so that a stop that is asked for then is not lost.
-    async fn end_patiently(self, run_id: String, why: String) {
-        let hold = self.inner.runs.hold_in_turn(&run_id).await;
+    async fn end_patiently(self, run_id: String, why: String, hold: Option<Hold>) {
+        let hold = match hold {
+            Some(hold) => Some(hold),
+            None => self.inner.runs.hold_in_turn(&run_id).await,
+        };
         let asked_to_stop = || hold.as_ref().is_some_and(Hold::asked_to_stop);
         tokio::select! {
             () = recover_patiently(&self.inner.store, &run_id, &why, asked_to_stop) => {}

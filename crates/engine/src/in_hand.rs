@@ -119,6 +119,22 @@ impl RunsInHand {
         }
     }
 
+    /// The run's task could not bring its log to an end: from that moment on it is held, and a stop that the task was
+    /// asked for counts. `None` when somebody else was quicker.
+    pub(crate) fn hold_unfinished(self: &Arc<Self>, run_id: &str, core: &Arc<RunCore>) -> Option<Hold> {
+        let asked = core.asked_to_stop();
+        let mut running = self.lock();
+        if running.active.get(run_id).is_some_and(|active| Arc::ptr_eq(&active.core, core)) {
+            running.active.remove(run_id);
+        }
+        if running.held.contains_key(run_id) {
+            return None;
+        }
+        running.held.insert(run_id.to_owned(), asked);
+        drop(running);
+        Some(Hold { runs: self.clone(), run_id: run_id.to_owned(), released: false })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Running> {
         // Each change is one insertion or removal, so a panic leaves nothing half done.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)

@@ -178,6 +178,11 @@ impl RunCore {
         }
     }
 
+    /// Whether the run was asked to stop, whatever of that has reached its log.
+    pub(crate) fn asked_to_stop(&self) -> bool {
+        self.lock().stopping
+    }
+
     /// Whether the exchange is over.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.lock().phase, Phase::Over)

@@ -221,7 +221,7 @@ async fn a_stop_that_races_with_the_end_leaves_one_outcome_and_a_legal_log() {
         let (stopper, of) = (bed.clone(), run_id.clone());
         let stopping = tokio::spawn(async move {
             // From before the run begins to after it has ended.
-            tokio::time::sleep(Duration::from_micros(number * 7)).await;
+            fixture::moment(number).await;
             stopper.engine.cancel(&of).await.unwrap()
         });
         let log = bed.ended(&run_id).await;
@@ -281,7 +281,7 @@ async fn a_stop_that_races_with_the_suspension_is_not_lost() {
     let bed = Arc::new(bed([asking(executed.clone())]));
     for number in 0..100_u64 {
         let run_id = bed.start("asking").await;
-        tokio::time::sleep(Duration::from_micros(number * 10)).await;
+        fixture::moment(number).await;
         bed.engine.cancel(&run_id).await.unwrap();
         let log = bed.ended(&run_id).await;
         assert_eq!(log.ending(), "cancelled");
@@ -300,7 +300,7 @@ async fn of_an_answer_and_a_stop_at_once_each_may_win_and_the_log_says_which() {
         bed.reaches(&run_id, RunStatus::Suspended).await;
         let (stopper, of) = (bed.clone(), run_id.clone());
         let stopping = tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_micros(number * 20)).await;
+            fixture::moment(number).await;
             stopper.engine.cancel(&of).await.unwrap();
         });
         let answered = bed.create(request("asking", answers(&thread, "r2", &["i1"]))).await;

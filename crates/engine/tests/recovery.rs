@@ -237,6 +237,47 @@ async fn a_run_that_was_waiting_when_the_server_died_is_answered_after_the_resta
     assert_eq!(log.text(), "Thanks a lot.");
 }
 
+#[tokio::test]
+async fn an_answer_that_was_taken_when_the_server_died_goes_on_when_it_is_repeated() {
+    let dies = agent("asking", |exchange, _| async move {
+        if exchange.resumed {
+            // The upstream agent had not said yet that the run goes on.
+            std::future::pending::<()>().await;
+        }
+        Ok(suspended(&["i1"]))
+    });
+    let bed = bed([dies]);
+    let run_id = bed.create(request("asking", input("t", "r1"))).await.unwrap().record.run_id;
+    bed.reaches(&run_id, RunStatus::Suspended).await;
+    let answer = request("asking", answers("t", "r2", &["i1"]));
+    bed.create(answer.clone()).await.unwrap();
+    let engine = restarted(&bed.store);
+    assert_eq!(engine.recover().await.unwrap(), [(run_id.clone(), Recovered::Suspended)]);
+    let repeated = engine.create_run(answer.clone()).await.unwrap();
+    assert_eq!(repeated.record.run_id, run_id);
+    assert_eq!(bed.ended(&run_id).await.ending(), "completed");
+    assert!(engine.create_run(answer).await.unwrap().existing);
+}
+
+#[tokio::test]
+async fn a_run_whose_log_is_damaged_stays_as_it_is_and_keeps_no_other_from_its_end() {
+    let bed = bed([]);
+    bed.store.create_run(new_run("run_damaged")).await.unwrap();
+    let mut appender = bed.store.take_ownership("run_damaged").await.unwrap();
+    let frames = vec![NewFrame { seq: 1, body: "{\"seq\":1}".into() }];
+    appender.enqueue(Append { frames, ..Append::default() }).unwrap();
+    appender.progress().flush().await.unwrap();
+    left_behind(&bed.store, "run_other", &[]).await;
+    let recovered = restarted(&bed.store).recover().await.unwrap();
+    assert_eq!(
+        recovered,
+        [("run_damaged".to_owned(), Recovered::Unreadable), ("run_other".to_owned(), Recovered::Failed)]
+    );
+    let record = bed.record("run_damaged").await;
+    assert_eq!((record.head, record.ended_at), (1, None));
+    assert_eq!(bed.ended("run_other").await.ending(), "failed");
+}
+
 #[test]
 fn g5_what_a_reader_saw_before_the_server_died_is_there_after_the_restart() {
     let dir = tempfile::tempdir().unwrap();
@@ -353,6 +394,20 @@ async fn a_store_that_fills_up_fails_the_run_and_not_the_engine() {
     assert_eq!(bed.store.health(), Ok(()));
     // Nothing goes on in the background.
     patiently(bed.engine.shutdown(Duration::from_secs(30))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_stopped_while_the_store_is_full_ends_as_cancelled() {
+    let options = StoreOptions { max_bytes: Some(1024 * 1024), ..StoreOptions::default() };
+    let bed = bed_with([endless()], options, Duration::from_millis(200));
+    let run_id = bed.start("endless").await;
+    bed.shows(&run_id, |frame| matches!(frame.data, Data::Notice(_))).await;
+    fill(&bed.store, "run_filler").await;
+    bed.idle().await;
+    assert_eq!(bed.record(&run_id).await.status, "running", "there was no room to say more");
+    bed.engine.cancel(&run_id).await.unwrap();
+    bed.store.trim("run_filler", u64::MAX).await.unwrap();
+    assert_eq!(bed.ended(&run_id).await.ending(), "cancelled");
 }
 
 #[tokio::test]

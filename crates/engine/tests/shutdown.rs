@@ -143,12 +143,12 @@ async fn a_run_whose_creation_races_with_the_shutdown_is_refused_or_comes_to_its
         let creating = (0..8).map(|number| {
             let bed = bed.clone();
             tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_micros(number * 50)).await;
+                fixture::moment(number * 2).await;
                 bed.engine.create_run(prompt("slow")).await
             })
         });
         let creating: Vec<_> = creating.collect();
-        tokio::time::sleep(Duration::from_micros(round * 20)).await;
+        fixture::moment(round * 2).await;
         patiently(bed.engine.shutdown(Duration::from_millis(1))).await;
         assert_eq!(alive.load(Ordering::SeqCst), 0, "no driver runs after the shutdown");
         assert_eq!(bed.engine.active_runs(), 0);

@@ -51,9 +51,9 @@ fn joined(entries: &[Entry]) -> Bytes {
     match entries {
         [entry] => entry.sse(),
         entries => {
-            let mut chunk = BytesMut::with_capacity(entries.iter().map(|e| e.sse().len()).sum());
+            let mut chunk = BytesMut::with_capacity(entries.iter().map(|e| e.as_sse().len()).sum());
             for entry in entries {
-                chunk.extend_from_slice(&entry.sse());
+                chunk.extend_from_slice(entry.as_sse());
             }
             chunk.freeze()
         }

@@ -71,12 +71,17 @@ impl Problem {
     }
 
     pub(crate) fn internal(error: &dyn std::error::Error) -> Problem {
+        // The error may name what only the operator should read, such as the store's path.
         tracing::error!(%error, "a request failed");
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", error.to_string())
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "Internal error",
+            "the server could not do this; its own log says why",
+        )
     }
 
-    fn unavailable(error: &dyn std::error::Error) -> Problem {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Unavailable", error.to_string())
+    fn unavailable(detail: &str) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Unavailable", detail)
     }
 }
 
@@ -136,13 +141,13 @@ impl From<CreateRunError> for Problem {
             CreateRunError::ResumeIncomplete { missing, .. } => {
                 Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Resume incomplete", detail).with("missing", missing)
             }
-            error @ CreateRunError::ShuttingDown => Problem::unavailable(&error),
+            CreateRunError::ShuttingDown => Problem::unavailable(&detail),
             error @ (CreateRunError::Create(_)
             | CreateRunError::Exchange(_)
             | CreateRunError::Append(_)
             | CreateRunError::Ownership(_)) => {
                 tracing::error!(%error, "a run could not be created");
-                Problem::unavailable(&error)
+                Problem::unavailable("the store does not take the run now; the server's own log says why")
             }
             error @ (CreateRunError::Read(_) | CreateRunError::Log(_)) => Problem::internal(&error),
         }

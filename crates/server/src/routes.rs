@@ -98,7 +98,7 @@ async fn healthz() -> Response {
 async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
     match app.store().health() {
         Ok(()) => Ok(Json(json!({ "status": "ready" })).into_response()),
-        Err(error) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not ready", error.to_string())),
+        Err(error) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not ready", error.reason())),
     }
 }
 

@@ -48,6 +48,11 @@ impl Entry {
         self.sse.clone()
     }
 
+    /// The same bytes as [`Entry::sse`], borrowed: for who copies them anyway.
+    pub fn as_sse(&self) -> &[u8] {
+        &self.sse
+    }
+
     /// The body, for binding to a statement without touching a reference count.
     pub(crate) fn body_ref(&self) -> &[u8] {
         &self.sse[usize::from(self.body_start)..self.sse.len() - END.len()]

@@ -124,6 +124,15 @@ pub enum StorageFailure {
 }
 
 impl StorageFailure {
+    /// What happened, without where: for people who use the server rather than operate it.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            StorageFailure::Full { .. } => "the store is full",
+            StorageFailure::Io { .. } => "the store failed",
+            StorageFailure::Closed => "the store is closed",
+        }
+    }
+
     pub(crate) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StorageFailure {
         let path = path.to_owned();
         match error.sqlite_error_code() {
@@ -202,6 +211,16 @@ pub enum AppendError {
     /// The store failed or is closed.
     #[error(transparent)]
     Storage(#[from] StorageFailure),
+}
+
+impl AppendError {
+    /// What happened, without where: for people who use the server rather than operate it.
+    pub fn reason(&self) -> String {
+        match self {
+            AppendError::Storage(failure) => failure.reason().to_owned(),
+            error => error.to_string(),
+        }
+    }
 }
 
 /// Why something could not be read.

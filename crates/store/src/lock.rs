@@ -18,7 +18,8 @@ pub(crate) struct StoreLock {
 
 impl StoreLock {
     pub(crate) fn acquire(path: &Path) -> Result<StoreLock, OpenError> {
-        let mut name = path.as_os_str().to_owned();
+        // A link to a store is that store: both names must meet at one lock.
+        let mut name = path.canonicalize().unwrap_or_else(|_| path.to_owned()).into_os_string();
         name.push(".lock");
         let file = OpenOptions::new()
             .create(true)

@@ -4,6 +4,7 @@
 //! byte of it reaches the log: what breaks AG-UI's rules fails this run with `CHANNEL_ERROR`, naming the rule and the
 //! event, and everything recorded before stays.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,8 @@ pub struct AguiOptions {
     pub connect_timeout: Duration,
     /// How long the stream may be silent before the run fails with `TIMEOUT`. Default 300 s.
     pub idle_timeout: Duration,
-    /// The largest event, in bytes, that is taken. Default 16 MiB.
+    /// The largest event, in bytes, that is taken, and the most bytes of arguments that one tool call may have. Default
+    /// 16 MiB.
     pub max_event_bytes: usize,
 }
 
@@ -158,6 +160,8 @@ async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Resu
         writer: None,
         upstream: Upstream::new(exchange.input.run_id.clone()),
         exchange,
+        arguments: HashMap::new(),
+        max_arguments: shared.options.max_event_bytes,
     };
     let mut patience = None;
     loop {
@@ -263,6 +267,9 @@ struct Recording {
     writer: Option<(RunWriter, Ingest)>,
     upstream: Upstream,
     exchange: Exchange,
+    /// Bytes of arguments of the tool calls that are open. A call's arguments are repeated whole in one frame.
+    arguments: HashMap<String, usize>,
+    max_arguments: usize,
 }
 
 impl Recording {
@@ -277,12 +284,36 @@ impl Recording {
                 self.writer = Some((writer, ingest));
             }
             UpstreamStep::Record(event) => {
+                if let Some(too_much) = self.weigh(&event) {
+                    return Err(too_much);
+                }
                 if let Some((writer, ingest)) = &mut self.writer {
                     writer.record(ingest, &event).await?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Refuses arguments that no frame should have to hold.
+    fn weigh(&mut self, event: &Event) -> Option<Failure> {
+        match event {
+            Event::ToolCallArgs(args) => {
+                let bytes = self.arguments.entry(args.tool_call_id.clone()).or_default();
+                *bytes += args.delta.len();
+                if *bytes > self.max_arguments {
+                    return Some(violation(format!(
+                        "the arguments of tool call `{}` have more than {} bytes",
+                        args.tool_call_id, self.max_arguments
+                    )));
+                }
+            }
+            Event::ToolCallEnd(end) => {
+                self.arguments.remove(&end.tool_call_id);
+            }
+            _ => {}
+        }
+        None
     }
 
     /// What was dropped or stripped on the way in is told, in the log as well as to the operator.

@@ -1,5 +1,7 @@
 //! Streams that conform.
 
+use std::time::{Duration, Instant};
+
 use runwire_agui::{Event, RunAgentInput};
 use runwire_engine::drivers::AguiOptions;
 use runwire_frame::{Data, RunStatus};
@@ -208,7 +210,7 @@ async fn a_run_is_seen_from_its_upstream_start_on_and_while_it_streams() {
     let run_id = ask(&bed).await;
     bed.shows(&run_id, |frame| matches!(&frame.data, Data::TextDelta(delta) if delta.text == "Kept.")).await;
     assert_eq!(bed.record(&run_id).await.status, "running");
-    patiently(bed.engine.shutdown(std::time::Duration::ZERO)).await;
+    patiently(bed.engine.shutdown(Duration::ZERO)).await;
     let log = bed.ended(&run_id).await;
     assert_eq!((log.ending(), log.text().as_str()), ("failed", "Kept."));
 }
@@ -217,6 +219,12 @@ async fn a_run_is_seen_from_its_upstream_start_on_and_while_it_streams() {
 async fn a_connection_that_stays_open_after_the_end_of_the_run_does_not_keep_the_run_open() {
     let log = log_of(Answer::events_then(&with(underway(), [run_finished()]), Step::Hang)).await;
     assert_eq!(log.ending(), "completed");
+    let alive = [Step::Wait(Duration::from_millis(100)), Step::Bytes(b": still here\n\n".to_vec())];
+    let mut steps = vec![Step::Bytes(lines(&with(underway(), [run_finished()]), "\n"))];
+    steps.extend(alive.into_iter().cycle().take(10_000));
+    let before = Instant::now();
+    assert_eq!(log_of(Answer::steps(steps)).await.ending(), "completed");
+    assert!(before.elapsed() < Duration::from_secs(30), "signs of life are none of the run's");
     let log = log_of(Answer::events_then(&with(underway(), [run_finished()]), Step::Reset)).await;
     assert_eq!(log.ending(), "completed", "how the connection ends says nothing about the run that ended in it");
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Request, Response, Uri};
+use axum::serve::ListenerExt as _;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -35,6 +36,8 @@ pub enum Step {
 pub struct Answer {
     pub status: u16,
     pub content_type: Option<&'static str>,
+    /// Where to go instead.
+    pub location: Option<String>,
     /// Waited for before the answer's head is sent.
     pub after: Duration,
     pub steps: Vec<Step>,
@@ -47,7 +50,7 @@ impl Answer {
     }
 
     pub fn steps(steps: Vec<Step>) -> Answer {
-        Answer { status: 200, content_type: Some("text/event-stream"), after: Duration::ZERO, steps }
+        Answer { status: 200, content_type: Some("text/event-stream"), location: None, after: Duration::ZERO, steps }
     }
 
     /// The events as most servers write them.
@@ -94,6 +97,8 @@ impl Server {
             let (script, requests, tell) = (script.clone(), requests.clone(), tell.clone());
             async move { Ok::<_, Infallible>(answer(&*script, &requests, tell, request).await) }
         });
+        // Each piece goes out by itself and at once.
+        let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
         let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         Server { address, seen, closed_early, task }
     }
@@ -142,6 +147,9 @@ async fn answer(
     let mut response = Response::builder().status(answer.status);
     if let Some(content_type) = answer.content_type {
         response = response.header("content-type", content_type);
+    }
+    if let Some(location) = answer.location {
+        response = response.header("location", location);
     }
     let progress = Progress { steps: answer.steps.into_iter(), over: false, tell };
     response.body(Body::from_stream(futures_util::stream::unfold(progress, Progress::next))).unwrap()

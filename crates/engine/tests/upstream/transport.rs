@@ -55,6 +55,17 @@ async fn another_content_type_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_redirect_is_not_followed_because_it_would_carry_the_conversation_elsewhere() {
+    let elsewhere = Server::start(|_, _| Answer::events(&with(underway(), [run_finished()]))).await;
+    let target = elsewhere.url();
+    let server = Server::start(move |_, _| Answer { location: Some(target.clone()), ..Answer::refusal(307, "") }).await;
+    let bed = front(server.url());
+    let log = bed.ended(&ask(&bed).await).await;
+    assert_channel_error(&log, "", &["307"]);
+    assert_eq!(elsewhere.seen().len(), 0);
+}
+
+#[tokio::test]
 async fn an_agent_that_is_not_there_is_told_by_its_address_without_what_is_secret_in_it() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -74,6 +74,7 @@ async fn somebody_elses_run_cannot_be_told_from_one_that_is_not_there() {
     let (_steps, driver) = stepped();
     let server = Setup::new().agent("held", driver).token("alice").token("bob").start().await;
     let run_id = create(&server, "alice", "held").await;
+    server.reached(&run_id, 2).await;
     for (method, path) in ROUTES.iter().filter(|(_, path)| path.contains("{run}")) {
         let theirs = request(&server, method, &path.replace("{run}", &run_id), Some("Bearer bob")).await;
         let nobodys = request(&server, method, &path.replace("{run}", "run_nobody"), Some("Bearer bob")).await;
@@ -146,5 +147,45 @@ async fn without_tokens_only_this_machine_is_answered_and_any_token_will_do() {
     }
     for authorization in [None, Some("Bearer whatever"), Some("Bearer "), Some("Basic eA==")] {
         assert_eq!(request(&server, "GET", "/v2/runs", authorization).await.status(), 200, "{authorization:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_tokens_pages_of_other_origins_change_nothing() {
+    let (_steps, driver) = stepped();
+    let server = Setup::new()
+        .agent("held", driver)
+        .options(|o| o.cors_origins = vec!["https://app.example".into()])
+        .start()
+        .await;
+    let run_id = server.create("held").await;
+    server.reached(&run_id, 2).await;
+    let cancel = format!("/v2/runs/{run_id}/cancel");
+    for origin in ["https://evil.example", "null"] {
+        for path in [&*cancel, "/v2/runs", "/agui/demo"] {
+            let request = server.post(path, &json!({ "agent_id": "demo", "prompt": "x" })).header("origin", origin);
+            assert_eq!(problem(soon(request.send()).await.unwrap()).await["status"], 403, "{origin} {path}");
+        }
+    }
+    assert_eq!(server.store.run(&run_id).await.unwrap().unwrap().status, "running");
+    assert_eq!(server.json("/v2/runs").await["runs"].as_array().unwrap().len(), 1, "nothing was started");
+    let own = server.http.post(server.url(&cancel)).header("origin", "https://app.example");
+    assert!(soon(own.send()).await.unwrap().status().is_success());
+    server.ended(&run_id).await;
+}
+
+#[tokio::test]
+async fn a_browser_is_told_which_pages_may_read() {
+    let server = Setup::new().options(|o| o.cors_origins = vec!["https://app.example".into()]).start().await;
+    for (origin, allowed) in [("https://app.example", Some("https://app.example")), ("https://evil.example", None)] {
+        let ask = server.http.request("OPTIONS".parse().unwrap(), server.url("/agui/demo")).header("origin", origin);
+        let ask = ask.header("access-control-request-method", "POST");
+        let ask = ask.header("access-control-request-headers", "content-type,authorization,last-event-id");
+        let told = soon(ask.send()).await.unwrap();
+        let header = told.headers().get("access-control-allow-origin").map(|v| v.to_str().unwrap());
+        assert_eq!(header, allowed);
+        let read = soon(server.get("/v2/runs").header("origin", origin).send()).await.unwrap();
+        let header = read.headers().get("access-control-allow-origin").map(|v| v.to_str().unwrap());
+        assert_eq!(header, allowed);
     }
 }

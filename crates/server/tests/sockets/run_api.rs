@@ -1,9 +1,13 @@
 //! The run API: create, list, look at, stop, and what is behind a preview. Every refusal is a problem (RFC 9457).
 
+use std::time::Duration;
+
 use runwire_bridge::{Completion, Ending, ExchangeEnd, Opening, ToolOutput};
 use runwire_engine::{Exchange, RunWriter};
 use runwire_frame::{Data, Frame, LogValidator};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::harness::{Script, Server, Setup, problem, soon, stepped};
 
@@ -362,4 +366,22 @@ async fn the_server_says_that_it_lives_and_what_it_is() {
     let index = server.json("/").await;
     assert_eq!(index["name"], "runwire");
     assert_eq!(index["agents"][0]["agent_id"], "demo");
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_come_whole_is_given_up() {
+    let server = Setup::new().options(|o| o.request_patience = Duration::from_millis(200)).start().await;
+    let mut half_a_head = TcpStream::connect(server.address).await.unwrap();
+    half_a_head.write_all(b"POST /v2/runs HTTP/1.1\r\nHost: loc").await.unwrap();
+    let mut half_a_body = TcpStream::connect(server.address).await.unwrap();
+    let head =
+        "POST /v2/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{";
+    half_a_body.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // Closed, with or without a word.
+    let _ = soon(half_a_head.read_to_end(&mut answer)).await;
+    answer.clear();
+    let _ = soon(half_a_body.read_to_end(&mut answer)).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("application/problem+json"), "{answer}");
 }

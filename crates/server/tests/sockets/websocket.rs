@@ -262,6 +262,17 @@ async fn pages_of_other_origins_open_no_websocket() {
 }
 
 #[tokio::test]
+async fn where_a_token_is_wanted_a_page_that_has_one_may_be_anybodys() {
+    let server = Setup::new().token("alice").start().await;
+    let headers = [("origin", "https://anywhere.example")];
+    for (token, code) in [("alice", 4404), ("guess", 4401)] {
+        let mut socket = upgrade(&server, "/v2/runs/run_nobody/ws", &headers).await.unwrap();
+        say(&mut socket, auth(token, 2, 0)).await;
+        assert_eq!(until_close(&mut socket).await.1, code, "{token}");
+    }
+}
+
+#[tokio::test]
 async fn a_peer_that_answers_pings_stays_and_one_that_answers_none_is_gone() {
     let (steps, driver) = stepped();
     let server = Setup::new()
