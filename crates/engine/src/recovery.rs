@@ -85,11 +85,16 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
 
 /// Takes the run over and brings its log to a proper end, with `why` as the failure's message.
 pub(crate) async fn recover(store: &Store, record: &RunRecord, why: &str) -> Result<Recovered, RecoverError> {
-    recover_as(store, record, why, false).await
+    recover_as(store, record, why, || false).await
 }
 
 /// The same; a run that was asked to stop meanwhile ends as cancelled.
-async fn recover_as(store: &Store, record: &RunRecord, why: &str, stop: bool) -> Result<Recovered, RecoverError> {
+async fn recover_as(
+    store: &Store,
+    record: &RunRecord,
+    why: &str,
+    asked_to_stop: impl Fn() -> bool,
+) -> Result<Recovered, RecoverError> {
     // Owning comes first: from here on an owner that is not gone after all cannot write.
     let mut appender = match store.take_ownership(&record.run_id).await {
         Ok(appender) => appender,
@@ -108,7 +113,7 @@ async fn recover_as(store: &Store, record: &RunRecord, why: &str, stop: bool) ->
         // Only the `run.end` is missing.
         RunStatus::Completed => Recovered::Ended,
         RunStatus::Failed => Recovered::Failed,
-        _ if stop => Recovered::Cancelled,
+        _ if asked_to_stop() => Recovered::Cancelled,
         _ => Recovered::Failed,
     };
     // A run that had not begun begins in order to end.
@@ -157,7 +162,7 @@ pub(crate) async fn recover_patiently(store: &Store, run_id: &str, why: &str, as
     let mut pause = Duration::from_millis(500);
     loop {
         let tried = match store.run(run_id).await {
-            Ok(Some(record)) => recover_as(store, &record, why, asked_to_stop()).await.map(Some),
+            Ok(Some(record)) => recover_as(store, &record, why, &asked_to_stop).await.map(Some),
             Ok(None) => Ok(None),
             Err(error) => Err(error.into()),
         };

@@ -405,6 +405,8 @@ async fn a_run_that_is_stopped_while_the_store_is_full_ends_as_cancelled() {
     fill(&bed.store, "run_filler").await;
     bed.idle().await;
     assert_eq!(bed.record(&run_id).await.status, "running", "there was no room to say more");
+    // Past the first attempt to end it, which may be under way right now.
+    tokio::time::sleep(Duration::from_millis(250)).await;
     bed.engine.cancel(&run_id).await.unwrap();
     bed.store.trim("run_filler", u64::MAX).await.unwrap();
     assert_eq!(bed.ended(&run_id).await.ending(), "cancelled");
