@@ -8,7 +8,7 @@ use runwire_agui::{Content, Message, PROTOCOL_VERSION, RunAgentInput, UserMessag
 use runwire_bridge::{LogState, Recorder};
 use runwire_frame::{RunStatus, Suspend};
 use runwire_store::{
-    Added, AppendError, Appender, Created, ExchangeRecord, NewRun, ReadError, RunFilter, RunRecord, Store,
+    Added, AppendError, Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, RunFilter, RunRecord, Store,
 };
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -112,7 +112,11 @@ impl Engine {
             let ended = recover(&self.inner.store, &record, "the server stopped while the run was executed").await;
             let what = match ended {
                 Ok(what) => what,
-                Err(error @ (RecoverError::Frame { .. } | RecoverError::Log(_))) => {
+                Err(
+                    error @ (RecoverError::Frame { .. }
+                    | RecoverError::Log(_)
+                    | RecoverError::Read(ReadError::Missing { .. })),
+                ) => {
                     tracing::error!(run_id = %record.run_id, %error, "a run that was left behind cannot be ended");
                     Recovered::Unreadable
                 }
@@ -173,7 +177,6 @@ impl Engine {
         let store = &self.inner.store;
         let session_id = input.thread_id.clone();
         let exchange_id = input.run_id.clone();
-        self.check_session(&session_id, create.principal.as_deref()).await?;
         let new = NewRun {
             run_id: run_id.clone(),
             agent_id: agent.id.clone(),
@@ -192,9 +195,13 @@ impl Engine {
         };
         // Before anybody can know the run: whoever wants to stop it finds it here from its first moment on.
         let hold = self.inner.runs.hold(&run_id).expect("nobody has a run whose id was made for it");
-        let record = match store.create_run(new).await? {
-            Created::New(record) => record,
-            Created::Existing { record, same_input } => {
+        let record = match store.create_run(new).await {
+            Err(CreateError::SessionOfAnother { session_id }) => {
+                return Err(CreateRunError::SessionNotYours { session_id });
+            }
+            Err(error) => return Err(error.into()),
+            Ok(Created::New(record)) => record,
+            Ok(Created::Existing { record, same_input }) => {
                 return existing(record, same_input, exchange_id, create.principal.as_deref());
             }
         };
@@ -202,7 +209,7 @@ impl Engine {
             Ok(appender) => appender,
             Err(error) => {
                 // The run exists, and whoever repeats the request finds it: it must come to an end.
-                let why = format!("the run could not be started: {error}");
+                let why = format!("the run could not be started: {}", error.reason());
                 self.inner.tasks.spawn(self.clone().end_patiently(run_id, why, Some(hold)));
                 return Err(error.into());
             }
@@ -287,6 +294,10 @@ impl Engine {
     ) -> Result<TakenUp, CreateRunError> {
         let store = &self.inner.store;
         let run_id = &waiting.run_id;
+        // What the exchange before this one wrote has to be there to be read.
+        if let Some(before) = self.inner.runs.lingering(run_id) {
+            before.progress().flush().await?;
+        }
         let log = read_log(store, run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
         // Read again, now that nobody else can add it. An exchange that never began is none yet.
         if let Some((record, same_input)) = self.known(&exchange).await?

@@ -111,6 +111,11 @@ impl RunsInHand {
         }
     }
 
+    /// The exchange of this run that is over, and whose last frames may still be on their way to the store.
+    pub(crate) fn lingering(&self, run_id: &str) -> Option<Arc<RunCore>> {
+        self.lock().active.get(run_id).map(|active| active.core.clone())
+    }
+
     /// The exchange is over. The run may have been taken up for its next one since.
     pub(crate) fn forget(&self, run_id: &str, core: &Arc<RunCore>) {
         let mut running = self.lock();

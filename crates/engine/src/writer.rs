@@ -44,7 +44,11 @@ pub enum WriteError {
 impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Failure {
         let retryable = !matches!(error, WriteError::Refused(_));
-        Failure { retryable, ..Failure::new(ErrorCode::InternalError, error.to_string()) }
+        let message = match error {
+            WriteError::Store(error) => error.reason(),
+            error => error.to_string(),
+        };
+        Failure { retryable, ..Failure::new(ErrorCode::InternalError, message) }
     }
 }
 

@@ -10,12 +10,14 @@ use rusqlite::ErrorCode;
 pub enum OpenError {
     /// Another process, or another [`Store`](crate::Store) of this one, has it open.
     #[error(
-        "the store {} is in use by another process, which holds {}.lock. Stop that process, or choose another path",
-        path.display(), path.display()
+        "the store {} is in use by another process, which holds {}. Stop that process, or choose another path",
+        path.display(), lock.display()
     )]
     LockedByAnother {
-        /// The store's file.
+        /// The store's file, as it was named.
         path: PathBuf,
+        /// The lock file, beside what a link leads to.
+        lock: PathBuf,
     },
     /// The file, or the folder that it would be in, cannot be written.
     #[error(
@@ -151,6 +153,12 @@ pub enum CreateError {
         /// The id that was asked for.
         run_id: String,
     },
+    /// The session's first run was asked for by another principal, whose session it is.
+    #[error("the session {session_id} belongs to another principal")]
+    SessionOfAnother {
+        /// The session that was asked for.
+        session_id: String,
+    },
     /// The store failed or is closed.
     #[error(transparent)]
     Storage(#[from] StorageFailure),
@@ -179,6 +187,16 @@ pub enum OwnershipError {
     /// The store failed or is closed.
     #[error(transparent)]
     Storage(#[from] StorageFailure),
+}
+
+impl OwnershipError {
+    /// What happened, without where: for people who use the server rather than operate it.
+    pub fn reason(&self) -> String {
+        match self {
+            OwnershipError::Storage(failure) => failure.reason().to_owned(),
+            error => error.to_string(),
+        }
+    }
 }
 
 /// Why an append was refused or lost.

@@ -18,19 +18,32 @@ pub(crate) struct StoreLock {
 
 impl StoreLock {
     pub(crate) fn acquire(path: &Path) -> Result<StoreLock, OpenError> {
-        // A link to a store is that store: both names must meet at one lock.
-        let mut name = path.canonicalize().unwrap_or_else(|_| path.to_owned()).into_os_string();
-        name.push(".lock");
+        let mut lock = behind_links(path).into_os_string();
+        lock.push(".lock");
+        let lock = PathBuf::from(lock);
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
-            .open(PathBuf::from(name))
+            .open(&lock)
             .map_err(|error| OpenError::from_io(path, &error))?;
         match file.try_lock() {
             Ok(()) => Ok(StoreLock { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(OpenError::LockedByAnother { path: path.to_owned() }),
+            Err(TryLockError::WouldBlock) => Err(OpenError::LockedByAnother { path: path.to_owned(), lock }),
             Err(TryLockError::Error(error)) => Err(OpenError::from_io(path, &error)),
         }
     }
+}
+
+/// A link to a store is that store, and both names must meet at one lock; so must a link to a store that is not there
+/// yet, which SQLite creates behind it.
+fn behind_links(path: &Path) -> PathBuf {
+    // As many as the system itself follows.
+    const MOST: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MOST {
+        let Ok(target) = path.read_link() else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    path
 }

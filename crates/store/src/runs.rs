@@ -31,6 +31,14 @@ pub(crate) fn create(conn: &Connection, new: &NewRun) -> rusqlite::Result<Result
         let same_input = digest == new.input_digest;
         return Ok(Ok(Created::Existing { record, same_input }));
     }
+    // In the transaction that would give the session its first run: of two who begin it at once, one does.
+    let owner: Option<Option<String>> = conn
+        .prepare_cached("SELECT principal FROM sessions WHERE session_id = ?1")?
+        .query_row([&new.session_id], |row| row.get(0))
+        .optional()?;
+    if new.principal.is_some() && owner.is_some_and(|owner| owner != new.principal) {
+        return Ok(Err(CreateError::SessionOfAnother { session_id: new.session_id.clone() }));
+    }
     let inserted = conn
         .prepare_cached(
             "INSERT INTO runs (run_id, agent_id, session_id, lane, status, created_at, principal,

@@ -78,6 +78,31 @@ fn a_store_that_is_open_elsewhere_is_refused_until_it_is_closed() {
     Store::open(&f.path, StoreOptions::default()).unwrap();
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_to_an_open_store_is_that_store_and_refused() {
+    use std::os::unix::fs::symlink;
+    let f = open();
+    let real = f.path.file_name().unwrap();
+    let (link, of_link, absolute) = (f.dir.path().join("link"), f.dir.path().join("of-link"), f.dir.path().join("abs"));
+    symlink(real, &link).unwrap();
+    symlink("link", &of_link).unwrap();
+    symlink(&f.path, &absolute).unwrap();
+    for name in [&link, &of_link, &absolute] {
+        let error = refused(name);
+        let OpenError::LockedByAnother { lock, .. } = &error else { panic!("{error}") };
+        assert_eq!(lock.canonicalize().unwrap(), f.dir.path().canonicalize().unwrap().join("runwire.db.lock"));
+    }
+    f.store.close();
+
+    // The other way round too, and also where the store is made through the link.
+    let (link, real) = (f.dir.path().join("new-link"), f.dir.path().join("new.db"));
+    symlink("new.db", &link).unwrap();
+    let _store = Store::open(&link, StoreOptions::default()).unwrap();
+    let error = refused(&real);
+    assert!(matches!(error, OpenError::LockedByAnother { .. }), "{error}");
+}
+
 #[test]
 fn a_store_of_a_newer_version_is_refused_with_both_versions() {
     let f = open();

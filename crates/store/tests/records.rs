@@ -149,7 +149,7 @@ async fn runs_are_listed_newest_first_and_by_every_filter() {
         let new = NewRun {
             agent_id: if n % 2 == 0 { "even" } else { "odd" }.to_owned(),
             session_id: format!("s{}", n / 3),
-            principal: (n != 0).then(|| "ann".to_owned()),
+            principal: (n >= 3).then(|| "ann".to_owned()),
             status: ["queued", "running", "failed"][n as usize % 3].to_owned(),
             // Two of each millisecond: the id decides.
             created_at: n / 2,
@@ -163,7 +163,7 @@ async fn runs_are_listed_newest_first_and_by_every_filter() {
         (all(), "r5 r4 r3 r2 r1 r0"),
         (RunFilter { agent_id: text("even"), ..all() }, "r4 r2 r0"),
         (RunFilter { session_id: text("s1"), ..all() }, "r5 r4 r3"),
-        (RunFilter { principal: text("ann"), ..all() }, "r5 r4 r3 r2 r1"),
+        (RunFilter { principal: text("ann"), ..all() }, "r5 r4 r3"),
         (RunFilter { status: vec!["queued".to_owned(), "failed".to_owned()], ..all() }, "r5 r3 r2 r0"),
         (RunFilter { agent_id: text("odd"), session_id: text("s1"), status: vec!["failed".to_owned()], ..all() }, "r5"),
         (RunFilter { limit: 2, ..all() }, "r5 r4"),
@@ -204,11 +204,11 @@ async fn unfinished_runs_are_those_that_have_not_ended_oldest_first_with_their_i
 async fn a_session_is_made_by_its_first_run_and_counts_them() {
     let f = open();
     assert_eq!(f.store.session("s").await.unwrap(), None);
-    for (n, principal) in ["ann", "bob"].into_iter().enumerate() {
+    for n in 0..2 {
         let new = NewRun {
             session_id: "s".to_owned(),
-            principal: Some(principal.to_owned()),
-            created_at: 10 + n as i64,
+            principal: Some("ann".to_owned()),
+            created_at: 10 + n,
             ..new_run(&format!("r{n}"))
         };
         f.store.create_run(new).await.unwrap();
@@ -216,4 +216,34 @@ async fn a_session_is_made_by_its_first_run_and_counts_them() {
     let session = f.store.session("s").await.unwrap().unwrap();
     assert_eq!(session.principal.as_deref(), Some("ann"));
     assert_eq!((session.created_at, session.last_run_at, session.runs), (10, 11, 2));
+}
+
+#[tokio::test]
+async fn of_two_principals_who_begin_a_session_at_once_one_owns_it() {
+    let f = open();
+    let of = |run: &str, principal: &str| NewRun {
+        session_id: "shared".to_owned(),
+        principal: Some(principal.to_owned()),
+        ..full(run)
+    };
+    let (a, b) = tokio::join!(f.store.create_run(of("a", "alice")), f.store.create_run(of("b", "bob")));
+    let refused = [&a, &b].into_iter().filter(|r| matches!(r, Err(CreateError::SessionOfAnother { .. }))).count();
+    assert_eq!((a.is_ok() || b.is_ok(), refused), (true, 1));
+    let owner = f.store.session("shared").await.unwrap().unwrap().principal.unwrap();
+    f.store.create_run(of("c", &owner)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_record_is_read_without_the_input_which_can_be_large() {
+    let f = open();
+    f.store.create_run(full("r")).await.unwrap();
+    let record = f.store.run("r").await.unwrap().unwrap();
+    // An input that cannot be read shows who reads it.
+    rusqlite::Connection::open(&f.path).unwrap().execute("UPDATE inputs SET input = '{'", []).unwrap();
+    assert_eq!(f.store.run("r").await.unwrap(), Some(record.clone()));
+    let by_exchange = f.store.run_by_exchange("session-of-r", "exchange-of-r").await.unwrap();
+    assert_eq!(by_exchange, Some((record.clone(), "digest".to_owned())));
+    assert_eq!(f.store.runs(RunFilter::default()).await.unwrap(), std::slice::from_ref(&record));
+    assert_eq!(f.store.unfinished_runs().await.unwrap(), [record]);
+    assert!(f.store.input("r").await.is_err());
 }
