@@ -172,7 +172,7 @@ impl Consumer {
         }
     }
 
-    fn take(
+    pub(crate) fn take(
         &mut self,
         decode: impl FnOnce(&mut Self, usize) -> Result<Decoded, Violation>,
     ) -> Result<Vec<Event>, Rejected> {

@@ -2,6 +2,7 @@
 //!
 //! - [`Event`] and its 31 structs, [`Message`], [`RunAgentInput`]: the types, exactly as the schema has them;
 //! - [`SseDecoder`], [`SseEncoder`]: reading and writing Server-Sent Events, at any split of the bytes;
+//! - [`proto`]: reading and writing the binary form, one protobuf message a frame;
 //! - [`Consumer`]: what a client makes of a stream — decoding, retired shapes, enforcement, chunk expansion and
 //!   verification, in the order of basic/processing;
 //! - [`Reducer`]: the messages and the state that a client holds;
@@ -9,6 +10,7 @@
 //!
 //! Section names such as "events/lifecycle" are pages of the AG-UI 1.0 specification.
 
+mod capabilities;
 mod check;
 mod chunks;
 mod consumer;
@@ -24,6 +26,7 @@ mod message;
 mod object;
 mod outcome;
 mod patch;
+pub mod proto;
 mod reducer;
 mod retired;
 mod schema;
@@ -34,7 +37,13 @@ mod version;
 mod violation;
 mod warning;
 
-pub use check::{CheckError, Report, ReportedError, ReportedOutcome, ReportedRun, check};
+pub use capabilities::{
+    AgentCapabilities, CapabilitiesError, ExecutionCapabilities, HumanInTheLoopCapabilities, IdentityCapabilities,
+    MultiAgentCapabilities, MultimodalCapabilities, MultimodalInputCapabilities, MultimodalOutputCapabilities,
+    OutputCapabilities, ReasoningCapabilities, StateCapabilities, SubagentInfo, ToolsCapabilities,
+    TransportCapabilities,
+};
+pub use check::*;
 pub use chunks::ChunkExpander;
 pub use consumer::{Consumer, ConsumerOptions, Rejected, StreamEnd};
 pub use decode::{Decoded, decode_event, decode_value};

@@ -363,6 +363,90 @@ static TOOL: Shape = closed(&[&[
 ]]);
 static CONTEXT: Shape = closed(&[&[required("description", Kind::Text), required("value", Kind::Text)]]);
 
+static SUBAGENT_INFO: Shape = closed(&[&[required("name", Kind::Text), optional("description", Kind::Text)]]);
+static IDENTITY: Shape = closed(&[&[
+    optional("name", Kind::Text),
+    optional("type", Kind::Text),
+    optional("description", Kind::Text),
+    optional("version", Kind::Text),
+    optional("provider", Kind::Text),
+    optional("documentationUrl", Kind::Text),
+    optional("metadata", Kind::Open),
+]]);
+static TRANSPORT: Shape = closed(&[&[
+    optional("streaming", Kind::Bool),
+    optional("websocket", Kind::Bool),
+    optional("httpBinary", Kind::Bool),
+    optional("pushNotifications", Kind::Bool),
+    optional("resumable", Kind::Bool),
+]]);
+static TOOLS: Shape = closed(&[&[
+    optional("supported", Kind::Bool),
+    optional("items", Kind::List(&Kind::Object(&TOOL))),
+    optional("parallelCalls", Kind::Bool),
+    optional("clientProvided", Kind::Bool),
+]]);
+static OUTPUT: Shape =
+    closed(&[&[optional("structuredOutput", Kind::Bool), optional("supportedMimeTypes", Kind::List(&Kind::Text))]]);
+static STATE: Shape = closed(&[&[
+    optional("snapshots", Kind::Bool),
+    optional("deltas", Kind::Bool),
+    optional("memory", Kind::Bool),
+    optional("persistentState", Kind::Bool),
+]]);
+static MULTI_AGENT: Shape = closed(&[&[
+    optional("supported", Kind::Bool),
+    optional("delegation", Kind::Bool),
+    optional("handoffs", Kind::Bool),
+    optional("subagents", Kind::List(&Kind::Object(&SUBAGENT_INFO))),
+]]);
+static REASONING: Shape = closed(&[&[
+    optional("supported", Kind::Bool),
+    optional("streaming", Kind::Bool),
+    optional("encrypted", Kind::Bool),
+]]);
+static MULTIMODAL_INPUT: Shape = closed(&[&[
+    optional("image", Kind::Bool),
+    optional("audio", Kind::Bool),
+    optional("video", Kind::Bool),
+    optional("pdf", Kind::Bool),
+    optional("file", Kind::Bool),
+]]);
+static MULTIMODAL_OUTPUT: Shape = closed(&[&[optional("image", Kind::Bool), optional("audio", Kind::Bool)]]);
+static MULTIMODAL: Shape = closed(&[&[
+    optional("input", Kind::Object(&MULTIMODAL_INPUT)),
+    optional("output", Kind::Object(&MULTIMODAL_OUTPUT)),
+]]);
+static EXECUTION: Shape = closed(&[&[
+    optional("codeExecution", Kind::Bool),
+    optional("sandboxed", Kind::Bool),
+    optional("maxIterations", COUNT),
+    optional("maxExecutionTime", COUNT),
+]]);
+static HUMAN_IN_THE_LOOP: Shape = closed(&[&[
+    optional("supported", Kind::Bool),
+    optional("approvals", Kind::Bool),
+    optional("interventions", Kind::Bool),
+    optional("feedback", Kind::Bool),
+    optional("interrupts", Kind::Bool),
+    optional("approveWithEdits", Kind::Bool),
+]]);
+
+/// What an agent declares about itself.
+pub(crate) static AGENT_CAPABILITIES: Shape = closed(&[&[
+    optional("identity", Kind::Object(&IDENTITY)),
+    optional("transport", Kind::Object(&TRANSPORT)),
+    optional("tools", Kind::Object(&TOOLS)),
+    optional("output", Kind::Object(&OUTPUT)),
+    optional("state", Kind::Object(&STATE)),
+    optional("multiAgent", Kind::Object(&MULTI_AGENT)),
+    optional("reasoning", Kind::Object(&REASONING)),
+    optional("multimodal", Kind::Object(&MULTIMODAL)),
+    optional("execution", Kind::Object(&EXECUTION)),
+    optional("humanInTheLoop", Kind::Object(&HUMAN_IN_THE_LOOP)),
+    optional("custom", Kind::Open),
+]]);
+
 /// An RFC 6902 document. Its operations are open: members that an operation does not define are data.
 pub(crate) const JSON_PATCH: Kind = Kind::List(&Kind::Union("op", &OPERATIONS));
 static OP: [Field; 2] = [required("op", Kind::Text), required("path", Kind::Pointer)];

@@ -30,6 +30,8 @@ macro_rules! rules {
 rules! {
     /// An event is one JSON object (transports/http-sse).
     MalformedJson = "malformed-json",
+    /// A protobuf frame holds the bytes of one event (transports/http-protobuf).
+    MalformedFrame = "malformed-frame",
     /// A described member holds what the schema describes (basic/processing).
     MalformedValue = "malformed-value",
 

@@ -4,60 +4,58 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Why a warning was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum WarningRule {
-    /// An event of a type that 1.0 does not describe was dropped (basic/processing).
-    UnknownEvent,
-    /// A property that 1.0 does not describe was stripped (basic/processing).
-    UnknownProperty,
-    /// A member of a union or of a closed set of strings that 1.0 does not describe was stripped (basic/processing).
-    UnknownMember,
-    /// A `null` from a peer of before 1.0 was read as an absent member (basic/versioning).
-    NullMember,
-    /// A retired shape was translated (basic/versioning, "Retired shapes").
-    RetiredShape,
-    /// The producer declares a newer version (basic/versioning, "Version negotiation").
-    NewerVersion,
-    /// The producer declares a version that is not `MAJOR.MINOR` (basic/versioning, "Version negotiation").
-    UninterpretableVersion,
-    /// A well-formed patch did not apply, and the old value was kept (patterns/snapshots).
-    PatchNotApplied,
-    /// An activity event names a message that is none of the activities (events/activity).
-    ActivityTarget,
-    /// An encrypted value names nothing that can hold it (events/reasoning).
-    EncryptedValueTarget,
-    /// Streamed text names a message that cannot hold it.
-    TextTarget,
-    /// A tool call names a parent message that cannot hold it.
-    ToolCallParent,
-    /// No run on the stream is the one that the input asked for (basic/run-input, "Identity").
-    RequestedRunMissing,
-    /// The stream stopped inside an SSE event, which was discarded.
-    UnterminatedEvent,
+macro_rules! warning_rules {
+    ($( $(#[$doc:meta])* $name:ident = $id:literal ),* $(,)?) => {
+        /// Why a warning was given.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum WarningRule {
+            $( $(#[$doc])* $name, )*
+        }
+
+        impl WarningRule {
+            /// Every reason to warn.
+            pub const ALL: &'static [WarningRule] = &[$( WarningRule::$name ),*];
+
+            /// The rule's stable name.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $( Self::$name => $id, )*
+                }
+            }
+        }
+    };
 }
 
-impl WarningRule {
-    /// The rule's stable name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::UnknownEvent => "unknown-event",
-            Self::UnknownProperty => "unknown-property",
-            Self::UnknownMember => "unknown-member",
-            Self::NullMember => "null-member",
-            Self::RetiredShape => "retired-shape",
-            Self::NewerVersion => "newer-version",
-            Self::UninterpretableVersion => "uninterpretable-version",
-            Self::PatchNotApplied => "patch-not-applied",
-            Self::ActivityTarget => "activity-target",
-            Self::EncryptedValueTarget => "encrypted-value-target",
-            Self::TextTarget => "text-target",
-            Self::ToolCallParent => "tool-call-parent",
-            Self::RequestedRunMissing => "requested-run-missing",
-            Self::UnterminatedEvent => "unterminated-event",
-        }
-    }
+warning_rules! {
+    /// An event of a type that 1.0 does not describe was dropped (basic/processing).
+    UnknownEvent = "unknown-event",
+    /// A property that 1.0 does not describe was stripped (basic/processing).
+    UnknownProperty = "unknown-property",
+    /// A member of a union or of a closed set of strings that 1.0 does not describe was stripped (basic/processing).
+    UnknownMember = "unknown-member",
+    /// A `null` from a peer of before 1.0 was read as an absent member (basic/versioning).
+    NullMember = "null-member",
+    /// A retired shape was translated (basic/versioning, "Retired shapes").
+    RetiredShape = "retired-shape",
+    /// The producer declares a newer version (basic/versioning, "Version negotiation").
+    NewerVersion = "newer-version",
+    /// The producer declares a version that is not `MAJOR.MINOR` (basic/versioning, "Version negotiation").
+    UninterpretableVersion = "uninterpretable-version",
+    /// A well-formed patch did not apply, and the old value was kept (patterns/snapshots).
+    PatchNotApplied = "patch-not-applied",
+    /// An activity event names a message that is none of the activities (events/activity).
+    ActivityTarget = "activity-target",
+    /// An encrypted value names nothing that can hold it (events/reasoning).
+    EncryptedValueTarget = "encrypted-value-target",
+    /// Streamed text names a message that cannot hold it.
+    TextTarget = "text-target",
+    /// A tool call names a parent message that cannot hold it.
+    ToolCallParent = "tool-call-parent",
+    /// No run on the stream is the one that the input asked for (basic/run-input, "Identity").
+    RequestedRunMissing = "requested-run-missing",
+    /// The stream stopped inside an SSE event, which was discarded.
+    UnterminatedEvent = "unterminated-event",
 }
 
 impl fmt::Display for WarningRule {

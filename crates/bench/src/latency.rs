@@ -52,7 +52,7 @@ pub fn round(args: &LatencyArgs, folder: &Path, report: &mut Report) -> anyhow::
             let mut waited = arrivals.coalesced;
             waited.sort_by(f64::total_cmp);
             report.add(&row, ("later: median", 0), quantile(&waited, 0.5));
-            report.add(&row, ("p99 ", 0), quantile(&waited, 0.99));
+            report.add(&row, ("later: p99", 0), quantile(&waited, 0.99));
         }
     }
     report.note("microseconds; the first columns are of deltas that begin a segment, which nothing holds back");

@@ -70,7 +70,6 @@ pub fn round(args: &ReplayArgs, folder: &Path, report: &mut Report) -> anyhow::R
     report.note("SQLite alone: the same rows read in order into one buffer in memory, and sent to nobody");
     report.ratio("bytes a second, Runwire to SQLite alone", rows / ours.seconds());
     report.ratio("bytes a second, Runwire to bare axum", bare.seconds() / ours.seconds());
-    report.ratio("bytes a CPU second, Runwire to bare axum", bare.cpu()? / ours.cpu()?.max(0.001));
     report.ratio("time to the first frame, Runwire to bare axum", ours.first_frame() / bare.first_frame());
     bare.server.process.finish()?;
     ours.server.process.finish()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use runwire_agui::{RunAgentInput, RunStarted};
+use runwire_agui::{AgentCapabilities, RunAgentInput, RunStarted};
 use runwire_bridge::{ExchangeEnd, Failure};
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +13,11 @@ use crate::writer::{RunCore, RunWriter};
 pub trait Driver: Send + Sync + 'static {
     /// The word that names this kind of driver in the configuration.
     fn kind(&self) -> &'static str;
+
+    /// What the agent declares about itself. By default nothing, which says nothing.
+    fn capabilities(&self) -> AgentCapabilities {
+        AgentCapabilities::default()
+    }
 
     /// Executes one exchange: writes what happens, and says how it ended.
     ///

@@ -67,6 +67,41 @@ async fn the_same_ids_with_another_input_or_for_another_agent_are_refused() {
     assert_eq!(executed.load(Ordering::SeqCst), 1, "nothing was started");
 }
 
+/// The same members in another order, at every level.
+fn reversed(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::Object(members) => members.into_iter().rev().map(|(key, value)| (key, reversed(value))).collect(),
+        Value::Array(values) => values.into_iter().map(reversed).collect(),
+        value => value,
+    }
+}
+
+#[tokio::test]
+async fn the_order_of_members_makes_no_other_input_and_the_order_of_a_list_does() {
+    let executed = Arc::new(AtomicUsize::new(0));
+    let bed = bed([counted("a", executed.clone())]);
+    let state = serde_json::json!({ "a": 1, "b": { "c": [{ "d": 1, "e": null }, 2], "f": "x" } });
+    let with = |state: &serde_json::Value| {
+        let mut input = input("t", "r");
+        input.state = Some(state.clone());
+        request("a", input)
+    };
+    let first = bed.create(with(&state)).await.unwrap();
+    let turned = reversed(state.clone());
+    assert_ne!(turned.to_string(), state.to_string(), "it is written in another order");
+    let again = bed.create(with(&turned)).await.unwrap();
+    assert!(again.existing);
+    assert_eq!(again.record.run_id, first.record.run_id);
+
+    let mut other = state;
+    other["b"]["c"].as_array_mut().unwrap().reverse();
+    let refused = bed.create(with(&other)).await.unwrap_err();
+    assert!(matches!(refused, CreateRunError::OtherInput { .. }), "{refused}");
+    bed.ended(&first.record.run_id).await;
+    assert_eq!(executed.load(Ordering::SeqCst), 1);
+}
+
 #[tokio::test]
 async fn the_same_run_id_on_another_thread_is_another_run() {
     let executed = Arc::new(AtomicUsize::new(0));

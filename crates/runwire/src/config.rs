@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use runwire_agui::AgentCapabilities;
 use runwire_engine::drivers::{AguiDriver, AguiOptions, DemoDriver, DemoOptions};
 use runwire_engine::{Agent, Driver};
 use runwire_server::Tokens;
@@ -56,6 +57,8 @@ struct AgentTable {
     connect_timeout: Option<Duration>,
     #[serde(default, deserialize_with = "duration::optional")]
     idle_timeout: Option<Duration>,
+    #[serde(default)]
+    capabilities: toml::Table,
 }
 
 #[derive(Debug, Deserialize)]
@@ -90,7 +93,7 @@ const TOP: &[&str] = &[
 const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
 const EVERY_AGENT: &[&str] = &["driver", "description"];
 const DRIVERS: &[(&str, &[&str])] =
-    &[("demo", &["pace", "repeat"]), ("agui", &["url", "headers", "connect_timeout", "idle_timeout"])];
+    &[("demo", &["pace", "repeat"]), ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "capabilities"])];
 
 /// How a server is set up.
 pub struct Settings {
@@ -246,12 +249,22 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
             }
             options.connect_timeout = table.connect_timeout.unwrap_or(options.connect_timeout);
             options.idle_timeout = table.idle_timeout.unwrap_or(options.idle_timeout);
+            options.capabilities = capabilities(&table.capabilities)?;
             Arc::new(AguiDriver::new(options)?)
         }
     };
     // What the environment holds is no part of the configuration, so a new secret is no new revision.
     let revision = Some(revision(&format!("{table:?}")));
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver })
+}
+
+/// What an agent is said to be able to do, in AG-UI's own terms.
+fn capabilities(table: &toml::Table) -> anyhow::Result<AgentCapabilities> {
+    let (capabilities, unknown) = AgentCapabilities::decode_value(serde_json::to_value(table)?)?;
+    if let Some(unknown) = unknown.first().and_then(|warning| warning.path.as_deref()) {
+        bail!("capabilities: `{unknown}` is none that AG-UI 1.0 describes; what fits nowhere else goes under `custom`");
+    }
+    Ok(capabilities)
 }
 
 fn revision(configuration: &str) -> String {
@@ -365,6 +378,11 @@ mod tests {
                 "[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nheaders = { A = \"${RUNWIRE_TEST_UNSET}\" }",
                 "RUNWIRE_TEST_UNSET",
             ),
+            (
+                "[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\ncapabilities.reasoning.supported = \"yes\"",
+                "/reasoning/supported",
+            ),
+            ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\ncapabilities.magic = {}", "`/magic`"),
             ("[[tokens]]\nname = \"a\"", "tokens[0]"),
             ("[[tokens]]\nname = \"a\"\ntoken = \"\"", "empty"),
             ("[[tokens]]\nname = \"a\"\ntoken = \"t\"\nruns = \"some\"", "some"),

@@ -1,20 +1,24 @@
 //! The AG-UI binding: `POST /agui/{agent}`, and a run's events as a resource of their own.
 
+use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use runwire_agui::{TransportCapabilities, proto};
 use runwire_bridge::Peer;
 use runwire_engine::{CreateRun, RunRequest};
 use serde_json::Value;
 
 use crate::app::App;
 use crate::auth::Principal;
+use crate::binding::{Accepted, Binding};
 use crate::cursor::CursorQuery;
 use crate::event_stream::{Source, StreamError, respond, respond_whole};
 use crate::openness::{Checked, JsonBody};
 use crate::problem::Problem;
 use crate::projection_stream::{ProjectionSource, Scope};
+use crate::protobuf_stream;
 use crate::runs::{check_depth, decode_input};
 
 /// Names the run in the answer to `POST /agui/{agent}`.
@@ -29,12 +33,9 @@ pub(crate) async fn run(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    if !accepts_event_stream(&headers) {
-        return Err(Problem::new(
-            StatusCode::NOT_ACCEPTABLE,
-            "Not acceptable",
-            "a run is answered with text/event-stream, which `Accept` does not take",
-        ));
+    let accepted = Accepted::of(&headers);
+    if !accepted.any() {
+        return Err(not_acceptable());
     }
     check_depth(&body)?;
     let after = query.event_cursor(&headers)?;
@@ -53,6 +54,7 @@ pub(crate) async fn run(
     }
     // A client that declares no version predates 1.0.
     let peer = if input.protocol_version.is_some() { Peer::Current } else { Peer::PreV1 };
+    let binding = accepted.binding(peer, after.is_some()).ok_or_else(not_acceptable)?;
     let create = CreateRun {
         agent_id,
         request: RunRequest::Input(Box::new(input)),
@@ -68,12 +70,40 @@ pub(crate) async fn run(
     let run_id = started.record.run_id;
     let tail = app.store().tail(&run_id, 0).await.map_err(|e| Problem::from_tail(e, &run_id))?;
     let scope = Scope::Exchange(started.exchange_id);
-    let source = ProjectionSource::new(app.store().clone(), &run_id, tail, peer, scope, after);
-    let mut response = respond_whole(&app, source);
+    let source = ProjectionSource::new(app.store().clone(), &run_id, tail, peer, binding, scope, after);
+    let mut response = match binding {
+        Binding::Sse => respond_whole(&app, source),
+        Binding::Protobuf => protobuf_stream::respond(&app, source),
+    };
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
     if let Ok(run_id) = HeaderValue::try_from(run_id) {
         response.headers_mut().insert(RUN_ID, run_id);
     }
     Ok(response)
+}
+
+/// `GET /agui/{agent}/capabilities`: what the agent declares about itself, and how this server serves it.
+pub(crate) async fn capabilities(
+    State(app): State<App>,
+    _principal: Principal,
+    Checked(Path(agent_id)): Checked<Path<String>>,
+) -> Result<Response, Problem> {
+    let agent = app.engine().agents().get(&agent_id).ok_or_else(|| {
+        Problem::new(StatusCode::NOT_FOUND, "Agent not found", format!("there is no agent `{agent_id}` here"))
+    })?;
+    let mut capabilities = agent.driver.capabilities();
+    let identity = capabilities.identity.get_or_insert_default();
+    identity.name.get_or_insert_with(|| agent.id.clone());
+    if identity.description.is_none() {
+        identity.description.clone_from(&agent.description);
+    }
+    // However the agent itself is reached, this is how it is reached here.
+    capabilities.transport = Some(TransportCapabilities {
+        streaming: Some(true),
+        resumable: Some(true),
+        ..TransportCapabilities::default()
+    });
+    Ok(Json(capabilities).into_response())
 }
 
 /// `GET /v2/runs/{id}/agui`: the run's events, all exchanges, resumable at any of them.
@@ -90,7 +120,10 @@ pub(crate) async fn follow(
         return Err(Problem::past_head(record.head));
     }
     let tail = app.store().tail(&run_id, 0).await.map_err(|e| Problem::from_tail(e, &run_id))?;
-    let mut source = ProjectionSource::new(app.store().clone(), &run_id, tail, Peer::Current, Scope::WholeRun, after);
+    // Whoever takes neither gets Server-Sent Events all the same: this resource has no other form.
+    let binding = Accepted::of(&headers).binding(Peer::Current, after.is_some()).unwrap_or(Binding::Sse);
+    let (store, scope) = (app.store().clone(), Scope::WholeRun);
+    let mut source = ProjectionSource::new(store, &run_id, tail, Peer::Current, binding, scope, after);
     // A reader that has everything is told so (G6). Only the events say whether it has: the last frame can have several
     // or none.
     let ended = record.ended_at.is_some();
@@ -102,7 +135,13 @@ pub(crate) async fn follow(
         },
         _ => None,
     };
-    Ok(respond(&app, Begun { first, source }))
+    let source = Begun { first, source };
+    let mut response = match binding {
+        Binding::Sse => respond(&app, source),
+        Binding::Protobuf => protobuf_stream::respond(&app, source),
+    };
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    Ok(response)
 }
 
 /// A source whose first events have been read already.
@@ -120,36 +159,14 @@ impl Source for Begun {
     }
 }
 
-fn accepts_event_stream(headers: &HeaderMap) -> bool {
-    let mut accepts = headers.get_all(header::ACCEPT).iter().peekable();
-    if accepts.peek().is_none() {
-        return true;
-    }
-    accepts.filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).any(|range| {
-        let mut parts = range.split(';').map(str::trim);
-        let media = parts.next().unwrap_or_default().to_ascii_lowercase();
-        let refused = parts.any(|p| p.replace(' ', "").strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0)));
-        matches!(media.as_str(), "text/event-stream" | "text/*" | "*/*") && !refused
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn an_event_stream_is_sent_to_whoever_takes_one() {
-        let accepts = |value: &str| {
-            let headers = HeaderMap::from_iter([(header::ACCEPT, value.parse().unwrap())]);
-            accepts_event_stream(&headers)
-        };
-        assert!(accepts_event_stream(&HeaderMap::new()));
-        for good in ["*/*", "text/event-stream", "application/json, text/event-stream;q=0.5", "TEXT/*"] {
-            assert!(accepts(good), "{good}");
-        }
-        for bad in ["application/json", "text/event-stream;q=0", "text/html"] {
-            assert!(!accepts(bad), "{bad}");
-        }
-    }
+fn not_acceptable() -> Problem {
+    Problem::new(
+        StatusCode::NOT_ACCEPTABLE,
+        "Not acceptable",
+        format!(
+            "a run is answered with text/event-stream, or with {} when that is asked for and no cursor is given; \
+             `Accept` takes neither",
+            proto::MEDIA_TYPE
+        ),
+    )
 }

@@ -34,6 +34,8 @@ pub(crate) enum StreamError {
     Decode(#[from] runwire_frame::DecodeError),
     #[error(transparent)]
     Projection(#[from] runwire_bridge::ProjectionError),
+    #[error(transparent)]
+    Encode(#[from] runwire_agui::proto::ProtoEncodeError),
 }
 
 /// One reader's stream. Its timers and its place among those who wait for the server to close are kept from event to

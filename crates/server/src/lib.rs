@@ -6,6 +6,7 @@
 mod agui;
 mod app;
 mod auth;
+mod binding;
 mod cursor;
 mod event_stream;
 mod frame_stream;
@@ -13,6 +14,7 @@ mod openness;
 mod patient_socket;
 mod problem;
 mod projection_stream;
+mod protobuf_stream;
 mod routes;
 mod runs;
 mod serving;

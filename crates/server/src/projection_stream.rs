@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use runwire_agui::Event;
-use runwire_agui::SseEncoder;
+use runwire_agui::proto::ProtoEncoder;
+use runwire_agui::{Event, SseEncoder};
 use runwire_bridge::{Peer, Projection, StoredPayload};
 use runwire_frame::Frame;
 use runwire_store::{Entry, Store, Tail, TailItem};
 
+use crate::binding::Binding;
 use crate::cursor::EventId;
 use crate::event_stream::{Source, StreamError};
 
@@ -29,6 +30,7 @@ pub(crate) struct ProjectionSource {
     run_id: Arc<str>,
     tail: Tail,
     projection: Projection,
+    binding: Binding,
     scope: Scope,
     after: Option<EventId>,
     /// Whether the reader's exchange is the one that the log is at.
@@ -47,6 +49,7 @@ impl ProjectionSource {
         run_id: &str,
         tail: Tail,
         peer: Peer,
+        binding: Binding,
         scope: Scope,
         after: Option<EventId>,
     ) -> ProjectionSource {
@@ -55,6 +58,7 @@ impl ProjectionSource {
             run_id: run_id.into(),
             tail,
             projection: Projection::new(peer),
+            binding,
             in_scope: scope == Scope::WholeRun,
             scope,
             after,
@@ -86,8 +90,14 @@ impl ProjectionSource {
             }
             ended |= matches!(event, Event::RunFinished(_) | Event::RunError(_));
             let id = EventId { seq: frame.seq, n };
-            if self.after.is_none_or(|after| id > after) {
-                SseEncoder::encode_event(&mut self.out, Some(&id.to_string()), &event.to_json_string());
+            if self.after.is_some_and(|after| id <= after) {
+                continue;
+            }
+            match self.binding {
+                Binding::Sse => {
+                    SseEncoder::encode_event(&mut self.out, Some(&id.to_string()), &event.to_json_string());
+                }
+                Binding::Protobuf => ProtoEncoder::encode_event(&mut self.out, event)?,
             }
         }
         // A failure that surfaced after the run had finished is in the same frame, so nothing of the exchange is left.

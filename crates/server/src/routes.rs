@@ -26,6 +26,7 @@ pub fn router(app: App) -> Router {
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/agui/{agent}", post(agui::run))
+        .route("/agui/{agent}/capabilities", get(agui::capabilities))
         .route("/v2/runs", post(runs::create).get(runs::list))
         .route("/v2/runs/{id}", get(runs::get))
         .route("/v2/runs/{id}/stream", get(frame_stream::stream))
@@ -74,6 +75,7 @@ async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
         "agents": agents,
         "routes": {
             "agui": "POST /agui/{agent}",
+            "capabilities": "GET /agui/{agent}/capabilities",
             "create": "POST /v2/runs",
             "runs": "GET /v2/runs",
             "run": "GET /v2/runs/{id}",

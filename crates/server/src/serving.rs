@@ -20,7 +20,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: CancellationToken)
     let options = app.options().clone();
     let closing = app.inner.closing.clone();
     let connections = app.inner.connections.clone();
-    let mut listener = PatientListener::new(listener, options.gone_after);
+    let mut listener = PatientListener::new(listener, options.gone_after, options.request_patience);
     let builder = protocols(&options);
     let graceful = GracefulShutdown::new();
     let service = TowerToHyperService::new(router(app));

@@ -93,6 +93,12 @@ impl Close {
         Close::error_with(close.as_u16(), code, message, Map::new())
     }
 
+    /// The error may name what only the operator should read, such as the store's path.
+    fn server_failed() -> Close {
+        let message = "the server could not go on; its own log says why";
+        Close::error_with(SERVER_FAILED, ErrorCode::InternalError, message, Map::new())
+    }
+
     fn error_with(close: u16, code: ErrorCode, message: impl Into<String>, extra: Map<String, Value>) -> Close {
         let retryable = close == SERVER_FAILED;
         Close::With(close, Some(Box::new(ErrorData { code, message: message.into(), retryable, extra })))
@@ -177,7 +183,7 @@ impl Connection {
         };
         let failed = |error: &dyn std::error::Error| {
             tracing::error!(%error, "a WebSocket could not be served");
-            Close::error_with(SERVER_FAILED, ErrorCode::InternalError, error.to_string(), Map::new())
+            Close::server_failed()
         };
         let store = self.app.store();
         let record = store.run(&self.run_id).await.map_err(|e| failed(&e))?;
@@ -242,8 +248,7 @@ impl Connection {
                     Ok(TailItem::Ended) => return Close::With(CloseCode::Normal.as_u16(), None),
                     Err(error) => {
                         tracing::error!(%error, "a WebSocket was cut");
-                        let code = ErrorCode::InternalError;
-                        return Close::error_with(SERVER_FAILED, code, error.to_string(), Map::new());
+                        return Close::server_failed();
                     }
                 },
             }

@@ -285,3 +285,20 @@ async fn an_append_with_nothing_in_it_does_nothing() {
     write(&mut appender, Append::default()).await;
     assert_eq!(appender.next_seq(), 1);
 }
+
+#[tokio::test]
+async fn commits_count_transactions_and_not_appends() {
+    let f = open();
+    let mut appender = own(&f.store, "r").await;
+    let before = f.store.commits();
+    write(&mut appender, frames(1..=3)).await;
+    assert_eq!(f.store.commits(), before + 1);
+
+    let before = f.store.commits();
+    for seq in 4..=200 {
+        appender.enqueue(frames(seq..=seq)).unwrap();
+    }
+    appender.progress().wait_durable(200).await.unwrap();
+    let commits = f.store.commits() - before;
+    assert!((1..=197).contains(&commits), "197 appends took {commits} transactions");
+}

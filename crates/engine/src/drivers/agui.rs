@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use runwire_agui::{Consumer, ConsumerOptions, Event, SseDecoder};
+use runwire_agui::{AgentCapabilities, Consumer, ConsumerOptions, Event, SseDecoder};
 use runwire_bridge::{ExchangeEnd, Failure, Ingest, Upstream, UpstreamStep};
 use runwire_frame::{ErrorCode, MAX_VALUE_DEPTH, NoticeLevel, json_depth};
 use serde_json::{Map, Value};
@@ -38,6 +38,8 @@ pub struct AguiOptions {
     /// The largest event, in bytes, that is taken, and the most bytes of arguments that one tool call may have. Default
     /// 16 MiB.
     pub max_event_bytes: usize,
+    /// What the agent declares about itself; nothing is asked of the upstream agent, as AG-UI has no way to.
+    pub capabilities: AgentCapabilities,
 }
 
 impl AguiOptions {
@@ -49,6 +51,7 @@ impl AguiOptions {
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),
             max_event_bytes: 16 * 1024 * 1024,
+            capabilities: AgentCapabilities::default(),
         }
     }
 }
@@ -136,6 +139,10 @@ impl AguiDriver {
 impl Driver for AguiDriver {
     fn kind(&self) -> &'static str {
         "agui"
+    }
+
+    fn capabilities(&self) -> AgentCapabilities {
+        self.shared.options.capabilities.clone()
     }
 
     fn execute(&self, exchange: Exchange, starting: Starting) -> BoxFuture<'static, Result<ExchangeEnd, Failure>> {

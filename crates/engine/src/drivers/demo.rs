@@ -7,7 +7,10 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use runwire_agui::{Message, RunAgentInput};
+use runwire_agui::{
+    AgentCapabilities, HumanInTheLoopCapabilities, Message, ReasoningCapabilities, RunAgentInput, StateCapabilities,
+    Tool, ToolsCapabilities,
+};
 use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, ToolOutput};
 use runwire_frame::Usage;
 use serde_json::{Value, json};
@@ -48,6 +51,40 @@ impl DemoDriver {
 impl Driver for DemoDriver {
     fn kind(&self) -> &'static str {
         "demo"
+    }
+
+    fn capabilities(&self) -> AgentCapabilities {
+        let parameters = json!({
+            "type": "object",
+            "properties": { "text": { "type": "string" } },
+            "required": ["text"],
+        });
+        let mut measure = Tool::new("measure_text", "Counts the characters and words of a text");
+        measure.parameters = Some(parameters);
+        AgentCapabilities {
+            tools: Some(ToolsCapabilities {
+                supported: Some(true),
+                items: Some(vec![measure]),
+                parallel_calls: Some(false),
+                client_provided: Some(false),
+            }),
+            state: Some(StateCapabilities {
+                snapshots: Some(true),
+                deltas: Some(true),
+                memory: Some(false),
+                persistent_state: Some(false),
+            }),
+            reasoning: Some(ReasoningCapabilities {
+                supported: Some(true),
+                streaming: Some(true),
+                encrypted: Some(false),
+            }),
+            human_in_the_loop: Some(HumanInTheLoopCapabilities {
+                supported: Some(false),
+                ..HumanInTheLoopCapabilities::default()
+            }),
+            ..AgentCapabilities::default()
+        }
     }
 
     fn execute(&self, exchange: Exchange, starting: Starting) -> BoxFuture<'static, Result<ExchangeEnd, Failure>> {

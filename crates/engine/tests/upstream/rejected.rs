@@ -129,6 +129,33 @@ async fn an_event_over_the_cap_fails_the_run_before_it_is_held_in_memory() {
 }
 
 #[tokio::test]
+async fn arguments_that_are_more_than_an_event_may_be_fail_the_run_though_each_piece_is_small() {
+    let open = |id: &str| json!({ "type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": "look" });
+    let piece =
+        |id: &str, bytes: usize| json!({ "type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": "x".repeat(bytes) });
+    let close = |id: &str| json!({ "type": "TOOL_CALL_END", "toolCallId": id });
+    // Two calls at once of 4000 bytes each, and a third that has as much again after they closed: each is below the cap.
+    let mut allowed = vec![open("c1"), open("c2")];
+    for _ in 0..4 {
+        allowed.extend([piece("c1", 1000), piece("c2", 1000)]);
+    }
+    allowed.extend([close("c1"), close("c2"), open("c3"), piece("c3", 2000), piece("c3", 2000), close("c3")]);
+    let too_much = [open("c4"), piece("c4", 2048), piece("c4", 2048), piece("c4", 1), close("c4"), run_finished()];
+    for (events, fails) in
+        [(with(allowed.clone(), [run_finished()]), false), (with(allowed.clone(), too_much.to_vec()), true)]
+    {
+        let server = Server::start(move |_, _| Answer::events(&with(underway(), events.clone()))).await;
+        let bed = front_with(AguiOptions { max_event_bytes: 4096, ..AguiOptions::new(server.url()) });
+        let log = bed.ended(&ask(&bed).await).await;
+        if fails {
+            assert_channel_error(&log, "Kept.", &["tool call `c4`", "more than 4096 bytes"]);
+        } else {
+            assert_eq!(log.ending(), "completed", "{}", log.dump());
+        }
+    }
+}
+
+#[tokio::test]
 async fn json_that_nests_too_deep_for_a_frame_fails_the_run() {
     for levels in [121, 10_000] {
         let deep = format!("{}{}", "[".repeat(levels), "]".repeat(levels));

@@ -90,6 +90,27 @@ async fn a_connection_that_breaks_fails_the_run_and_keeps_what_came_before() {
 }
 
 #[tokio::test]
+async fn the_query_of_the_agents_address_is_told_to_nobody_however_its_connection_breaks() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let begun = Server::start(|_, _| Answer::events_then(&underway(), Step::Reset)).await;
+    let empty = Server::start(|_, _| Answer::steps(vec![Step::Reset])).await;
+    let silent = Server::start(|_, _| Answer::events_then(&underway(), Step::Hang)).await;
+    let refused = Server::start(|_, _| Answer::refusal(500, "")).await;
+    let other = Server::start(|_, _| Answer { content_type: None, ..Answer::refusal(200, "") }).await;
+    let address = |server: &Server| server.address;
+    for address in [gone, address(&begun), address(&empty), address(&silent), address(&refused), address(&other)] {
+        let bed = front_with(impatient(format!("http://ann:hush@{address}/agent?key=hush")));
+        let log = bed.ended(&ask(&bed).await).await;
+        assert_eq!(log.ending(), "failed");
+        assert!(!log.dump().contains("hush"), "{}", log.dump());
+        let record = serde_json::to_string(&bed.record(&log.run_id).await).unwrap();
+        assert!(!record.contains("hush"), "{record}");
+        assert!(log.error().1.contains(&format!("http://{address}/agent")), "who it was is told: {}", log.error().1);
+    }
+    assert_eq!(begun.seen()[0].uri, "/agent?key=hush", "the agent gets it");
+}
+
+#[tokio::test]
 async fn silence_fails_the_run_as_a_timeout_before_the_answer_and_in_it() {
     let silent = [
         (Answer { after: Duration::from_secs(50), ..Answer::events(&underway()) }, ""),

@@ -378,6 +378,35 @@ fn made_ids(events: &[AguiEvent]) -> HashSet<String> {
 }
 
 #[tokio::test]
+async fn the_answer_to_a_post_does_not_get_old_and_streams_that_can_resume_do() {
+    let (steps, driver) = stepped();
+    let server = Setup::new()
+        .agent("held", driver)
+        .options(|o| o.stream_max_age = Some(Duration::from_millis(100)))
+        .start()
+        .await;
+    let input = input("t", "r", "Hello");
+    let mut posted = post(&server, "held", &input, None).await;
+    let run_id = posted.headers()["runwire-run-id"].to_str().unwrap().to_owned();
+    steps.say("before");
+    let mut body = until(&mut posted, "before").await;
+    // Each ends in good order while its run goes on.
+    for path in ["stream", "agui"] {
+        let response = soon(server.get(&format!("/v2/runs/{run_id}/{path}")).send()).await.unwrap();
+        let recycled = soon(response.text()).await.unwrap();
+        assert!(recycled.contains("before") && recycled.ends_with("\n\n"), "{path}: {recycled}");
+    }
+    assert_eq!(server.store.run(&run_id).await.unwrap().unwrap().status, "running");
+    steps.say("after");
+    steps.complete();
+    body += &soon(posted.text()).await.unwrap();
+    let whole = agui_events(&body);
+    consumed(&whole, Some(&input));
+    assert!(body.contains("after"));
+    assert_eq!(whole.last().unwrap().kind(), "RUN_FINISHED", "a client that reads a POST does not resume by itself");
+}
+
+#[tokio::test]
 async fn silence_on_an_event_stream_is_broken_by_comments() {
     let (steps, driver) = stepped();
     let server = Setup::new().agent("held", driver).options(|o| o.keep_alive = Duration::from_millis(30)).start().await;
@@ -389,4 +418,19 @@ async fn silence_on_an_event_stream_is_broken_by_comments() {
     steps.complete();
     body += &soon(response.text()).await.unwrap();
     consumed(&agui_events(&body), None);
+}
+
+#[tokio::test]
+async fn capabilities_are_the_agents_own_and_how_it_is_served_here() {
+    let server = Setup::new().start().await;
+    let answer = reqwest::get(server.url("/agui/demo/capabilities")).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let (capabilities, warnings) = runwire_agui::AgentCapabilities::decode_value(answer.json().await.unwrap()).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(capabilities.identity.unwrap().name.as_deref(), Some("demo"));
+    assert_eq!(capabilities.reasoning.unwrap().streaming, Some(true));
+    assert_eq!(capabilities.transport.unwrap().streaming, Some(true));
+    assert_eq!(capabilities.output, None, "what is not declared is left out");
+    let unknown = reqwest::get(server.url("/agui/nobody/capabilities")).await.unwrap();
+    assert_eq!(unknown.status(), 404);
 }

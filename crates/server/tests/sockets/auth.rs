@@ -175,6 +175,24 @@ async fn without_tokens_pages_of_other_origins_change_nothing() {
 }
 
 #[tokio::test]
+async fn where_a_token_is_wanted_it_decides_and_not_the_origin() {
+    let (_steps, driver) = stepped();
+    let server = Setup::new().agent("held", driver).token("alice").start().await;
+    let run_id = create(&server, "alice", "held").await;
+    server.reached(&run_id, 2).await;
+    let cancel = server.url(&format!("/v2/runs/{run_id}/cancel"));
+    let from_anywhere = || server.http.post(&cancel).header("origin", "https://anywhere.example");
+    assert_eq!(
+        problem(soon(from_anywhere().send()).await.unwrap()).await["status"],
+        401,
+        "no browser sends it by itself"
+    );
+    assert_eq!(server.store.run(&run_id).await.unwrap().unwrap().status, "running");
+    assert!(soon(from_anywhere().bearer_auth("alice").send()).await.unwrap().status().is_success());
+    assert_eq!(server.ended(&run_id).await.status, "cancelled");
+}
+
+#[tokio::test]
 async fn a_browser_is_told_which_pages_may_read() {
     let server = Setup::new().options(|o| o.cors_origins = vec!["https://app.example".into()]).start().await;
     for (origin, allowed) in [("https://app.example", Some("https://app.example")), ("https://evil.example", None)] {

@@ -5,6 +5,7 @@ mod agui;
 mod auth;
 mod guarantees;
 mod harness;
+mod patience;
 mod run_api;
 mod shutdown;
 mod sse;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::harness::{Script, Server, Setup, problem, soon, stepped};
+use crate::harness::{Got, Reader, Script, Server, Setup, Transport, problem, soon, stepped};
 
 async fn created(server: &Server, body: Value) -> Value {
     let response = soon(server.post("/v2/runs", &body).send()).await.unwrap();
@@ -366,6 +366,87 @@ async fn the_server_says_that_it_lives_and_what_it_is() {
     let index = server.json("/").await;
     assert_eq!(index["name"], "runwire");
     assert_eq!(index["agents"][0]["agent_id"], "demo");
+}
+
+/// Where the store is, which is nobody's business but the operator's.
+fn assert_no_path(server: &Server, said: &str) {
+    for part in [server.file().to_str().unwrap(), "runs.db"] {
+        assert!(!said.contains(part), "`{part}` is told: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_full_store_is_told_without_where_it_is() {
+    let server = Setup::new().store(|o| o.max_bytes = Some(256 * 1024)).start().await;
+    let body = json!({ "agent_id": "demo", "prompt": "x".repeat(20_000) });
+    let mut refusals = 0;
+    // The small writes of runs that are under way may still find room in between.
+    let unready = soon(async {
+        loop {
+            let response = server.post("/v2/runs", &body).send().await.unwrap();
+            if response.status() == 201 {
+                continue;
+            }
+            refusals += 1;
+            assert_eq!(response.headers()["retry-after"], "1");
+            let refused = problem(response).await;
+            assert_eq!(refused["status"], 503);
+            assert_no_path(&server, &refused.to_string());
+            let ready = server.get("/readyz").send().await.unwrap();
+            if ready.status() != 200 {
+                break ready;
+            }
+        }
+    });
+    let unready = problem(unready.await).await;
+    assert!(refusals > 0);
+    assert_eq!((&unready["status"], &unready["detail"]), (&json!(503), &json!("the store is full")));
+    assert_eq!(server.json("/healthz").await["status"], "ok");
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_told_without_where_it_is() {
+    let server = Setup::new().start().await;
+    let run_id = server.demo().await;
+    // So that the run is not in memory any more, and readers have to go to the file.
+    soon(async {
+        while server.store.live_runs() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    let file = rusqlite::Connection::open(server.file()).unwrap();
+    file.execute_batch("DROP TABLE frames").unwrap();
+    let frames = problem(soon(server.get(&format!("/v2/runs/{run_id}/frames")).send()).await.unwrap()).await;
+    assert_eq!(frames["status"], 500);
+    assert_no_path(&server, &frames.to_string());
+    let (said, code) = failed_websocket(&server, &run_id).await;
+    assert_eq!(code, Got::Closed(1011));
+    assert!(said.contains("INTERNAL_ERROR"), "{said}");
+    assert_no_path(&server, &said);
+
+    file.execute_batch("DROP TABLE payloads; ALTER TABLE runs RENAME TO gone").unwrap();
+    for path in [&*format!("/v2/runs/{run_id}"), "/v2/runs", &format!("/v2/runs/{run_id}/stream")] {
+        let failed = problem(soon(server.get(path).send()).await.unwrap()).await;
+        assert_eq!(failed["status"], 500, "{path}");
+        assert_no_path(&server, &failed.to_string());
+    }
+    let (said, code) = failed_websocket(&server, &run_id).await;
+    assert_eq!(code, Got::Closed(1011));
+    assert_no_path(&server, &said);
+    let body = json!({ "agent_id": "demo", "prompt": "x" });
+    let refused = problem(soon(server.post("/v2/runs", &body).send()).await.unwrap()).await;
+    assert!([500, 503].map(Value::from).contains(&refused["status"]), "{refused}");
+    assert_no_path(&server, &refused.to_string());
+    let ready = problem(soon(server.get("/readyz").send()).await.unwrap()).await;
+    assert_eq!((&ready["status"], &ready["detail"]), (&json!(503), &json!("the store failed")));
+}
+
+/// What a WebSocket is told that cannot be served, and how it ends.
+async fn failed_websocket(server: &Server, run_id: &str) -> (String, Got) {
+    let mut reader = Reader::open(server, Transport::WebSocket, run_id, 0).await;
+    let Got::Frame(0, body) = reader.next().await else { panic!("an error frame of the connection has seq 0") };
+    (String::from_utf8(body.to_vec()).unwrap(), reader.next().await)
 }
 
 #[tokio::test]

@@ -1,0 +1,136 @@
+//! What a client warns of and goes on.
+
+use super::{Example, RuleEntry, streams};
+use crate::warning::WarningRule;
+
+const UNRECOGNISED: &str = "basic/processing#what-a-consumer-does-with-unrecognised-material";
+const NEGOTIATION: &str = "basic/versioning#version-negotiation";
+
+/// The entry of a rule.
+pub(super) fn entry(rule: WarningRule) -> RuleEntry {
+    match rule {
+        WarningRule::UnknownEvent => streams(
+            UNRECOGNISED,
+            "An event is of a type that the protocol describes; any other is dropped.",
+            run!(r#"{"type":"TOKEN_COUNT","tokens":12}"#),
+            run!(r#"{"type":"CUSTOM","name":"com.example.token-count","value":12}"#),
+        ),
+        WarningRule::UnknownProperty => streams(
+            UNRECOGNISED,
+            "An event carries members that the protocol describes; any other is stripped.",
+            run!(text!(START), r#"{"type":"TEXT_MESSAGE_END","messageId":"m1","tokens":12}"#),
+            run!(text!(START), r#"{"type":"TEXT_MESSAGE_END","messageId":"m1","metadata":{"tokens":12}}"#),
+        ),
+        WarningRule::UnknownMember => streams(
+            UNRECOGNISED,
+            "A value from a closed set, or of a set of shapes, is one that the protocol describes; any other is stripped.",
+            stream!(started!(), r#"{"type":"RUN_FINISHED","threadId":"t1","runId":"r1","outcome":{"type":"paused"}}"#,),
+            stream!(
+                started!(),
+                r#"{"type":"RUN_FINISHED","threadId":"t1","runId":"r1","outcome":{"type":"cancelled"}}"#,
+            ),
+        ),
+        WarningRule::NullMember => RuleEntry {
+            page: "basic/versioning#what-a-producer-owes",
+            statement: "A member without a value is left out; null is what clients from before 1.0 send.",
+            example: Example::Input {
+                bad: r#"{"threadId":"t1","runId":"r1","messages":[],"parentRunId":null}"#,
+                good: r#"{"threadId":"t1","runId":"r1","messages":[]}"#,
+            },
+        },
+        WarningRule::RetiredShape => streams(
+            "basic/versioning#retired-shapes",
+            "A shape that the protocol once described is sent as what replaced it.",
+            stream!(started!(), r#"{"type":"RUN_FINISHED","threadId":"t1","runId":"r1","outcome":null}"#,),
+            run!(),
+        ),
+        WarningRule::NewerVersion => streams(
+            NEGOTIATION,
+            "A producer of a newer version may send what a client of 1.0 has to drop.",
+            stream!(r#"{"type":"RUN_STARTED","threadId":"t1","runId":"r1","protocolVersion":"1.7"}"#, finished!(),),
+            run!(),
+        ),
+        WarningRule::UninterpretableVersion => streams(
+            NEGOTIATION,
+            "A protocol version is declared as MAJOR.MINOR.",
+            stream!(r#"{"type":"RUN_STARTED","threadId":"t1","runId":"r1","protocolVersion":"latest"}"#, finished!(),),
+            run!(),
+        ),
+        WarningRule::PatchNotApplied => streams(
+            "basic/patterns/snapshots#when-a-patch-does-not-apply",
+            "A delta applies to the value that the client holds; otherwise that value is kept.",
+            run!(r#"{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/phase","value":"done"}]}"#),
+            run!(
+                r#"{"type":"STATE_SNAPSHOT","snapshot":{"phase":"started"}}"#,
+                r#"{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/phase","value":"done"}]}"#,
+            ),
+        ),
+        WarningRule::ActivityTarget => streams(
+            "events/activity#activity_delta",
+            "An activity event names an activity, and a delta one that a snapshot has made.",
+            run!(r#"{"type":"ACTIVITY_DELTA","messageId":"m1","activityType":"search","patch":[]}"#),
+            run!(
+                r#"{"type":"ACTIVITY_SNAPSHOT","messageId":"m1","activityType":"search","content":{}}"#,
+                r#"{"type":"ACTIVITY_DELTA","messageId":"m1","activityType":"search","patch":[]}"#,
+            ),
+        ),
+        WarningRule::EncryptedValueTarget => streams(
+            "events/reasoning#error-handling",
+            "An encrypted value names a message or a tool call that can hold it.",
+            run!(r#"{"type":"REASONING_ENCRYPTED_VALUE","subtype":"message","entityId":"m1","encryptedValue":"b64"}"#),
+            run!(
+                reasoning!(START),
+                reasoning!(END),
+                r#"{"type":"REASONING_ENCRYPTED_VALUE","subtype":"message","entityId":"m1","encryptedValue":"b64"}"#,
+            ),
+        ),
+        WarningRule::TextTarget => streams(
+            "events/text-messages#events",
+            "Streamed text names a message whose content is text, not one that consists of parts.",
+            run!(
+                r#"{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m1","role":"user","content":[{"type":"text","text":"Hi"}]}]}"#,
+                text!(START),
+                text!(END),
+            ),
+            run!(
+                r#"{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m1","role":"assistant","content":"Hi"}]}"#,
+                text!(START),
+                text!(END),
+            ),
+        ),
+        WarningRule::ToolCallParent => streams(
+            "events/tool-calls#tool_call_start",
+            "The parent message of a tool call is an assistant message.",
+            run!(
+                r#"{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m1","role":"user","content":"Hi"}]}"#,
+                r#"{"type":"TOOL_CALL_START","toolCallId":"c1","toolCallName":"search","parentMessageId":"m1"}"#,
+                call!(END),
+            ),
+            run!(
+                r#"{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m1","role":"assistant","content":"Hi"}]}"#,
+                r#"{"type":"TOOL_CALL_START","toolCallId":"c1","toolCallName":"search","parentMessageId":"m1"}"#,
+                call!(END),
+            ),
+        ),
+        WarningRule::RequestedRunMissing => RuleEntry {
+            page: "basic/run-input#identity",
+            statement: "The last run of a stream is the one that the input asked for, under the input's runId.",
+            example: Example::Answer {
+                input: r#"{"threadId":"t1","runId":"r2","messages":[],"protocolVersion":"1.0"}"#,
+                bad: run!(),
+                good: stream!(
+                    started!(),
+                    finished!(),
+                    r#"{"type":"RUN_STARTED","threadId":"t1","runId":"r2","protocolVersion":"1.0"}"#,
+                    r#"{"type":"RUN_FINISHED","threadId":"t1","runId":"r2"}"#,
+                ),
+            },
+        },
+        WarningRule::UnterminatedEvent => streams(
+            "basic/transports/http-sse#response",
+            "An SSE event ends with a blank line; without it nobody knows whether the event is whole, and it is discarded.",
+            concat!("data: ", started!(), "\n\ndata: ", finished!(), "\n\ndata: {\"type\":\"RUN_ERROR\"\n"),
+            concat!("data: ", started!(), "\n\ndata: ", finished!(), "\n\n"),
+        ),
+    }
+}

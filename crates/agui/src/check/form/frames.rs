@@ -1,0 +1,63 @@
+//! Protobuf frames of a recording.
+
+use super::{MAX_EVENT_BYTES, Payload, Recorded};
+use crate::proto::{ProtoDecoder, ProtoEvent};
+
+/// Bytes of a frame's header, which is the length of what follows it.
+const HEADER: usize = 4;
+
+/// Protobuf frames, with the place of each in the recording.
+#[derive(Debug)]
+pub(super) struct FrameReader {
+    decoder: ProtoDecoder,
+    header: Vec<u8>,
+    /// What is missing of the frame behind its header.
+    missing: usize,
+    /// Where the frame that is being read begins.
+    start: u64,
+}
+
+impl FrameReader {
+    pub(super) fn new() -> Self {
+        Self { decoder: ProtoDecoder::new(MAX_EVENT_BYTES), header: Vec::with_capacity(HEADER), missing: 0, start: 0 }
+    }
+
+    /// The decoder gets the bytes frame by frame, so that it is known where an event that it yields begins and ends.
+    pub(super) fn push(&mut self, mut bytes: &[u8], mut at: u64, out: &mut Vec<Recorded>) {
+        while !bytes.is_empty() {
+            if self.header.is_empty() {
+                self.start = at;
+            }
+            let in_header = self.header.len() < HEADER;
+            let wanted = if in_header { HEADER - self.header.len() } else { self.missing };
+            let (piece, rest) = bytes.split_at(wanted.min(bytes.len()));
+            bytes = rest;
+            at += piece.len() as u64;
+            if in_header {
+                self.header.extend_from_slice(piece);
+                if let Ok(header) = <[u8; HEADER]>::try_from(&self.header[..]) {
+                    self.missing = usize::try_from(u32::from_be_bytes(header)).unwrap_or(usize::MAX);
+                }
+            } else {
+                self.missing -= piece.len();
+            }
+            if self.header.len() == HEADER && self.missing == 0 {
+                self.header.clear();
+            }
+            for event in self.decoder.push(piece) {
+                let payload = match event {
+                    // The JSON of the event, so that both bindings are judged by the same bytes.
+                    Ok(ProtoEvent::Event(value)) => Payload::Json(value.to_string().into_bytes()),
+                    Ok(ProtoEvent::Unknown { arm }) => Payload::UnknownArm(arm),
+                    Err(error) => Payload::Undecodable(error.to_string()),
+                };
+                out.push(Recorded { offset: self.start, length: at - self.start, payload });
+            }
+        }
+    }
+
+    /// Whether the bytes so far end inside a frame. Nothing is read on after that.
+    pub(super) fn in_frame(&mut self) -> bool {
+        std::mem::replace(&mut self.decoder, ProtoDecoder::new(0)).finish()
+    }
+}

@@ -1,0 +1,316 @@
+//! A recorded stream, judged as its bytes come.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::check::CheckError;
+use crate::check::advice::Adviser;
+use crate::check::detail::{Detail, detail, named};
+use crate::check::finding::{CheckRule, Finding, Place, Seen, shown};
+use crate::check::form::{Form, Payload, Recorded, Recording};
+use crate::check::origins::Origins;
+use crate::check::report::{Report, ReportedError, ReportedOutcome, ReportedRun};
+use crate::consumer::{Consumer, ConsumerOptions, StreamEnd};
+use crate::decode::decode_event;
+use crate::ending::Truncation;
+use crate::event::Event;
+use crate::input::RunAgentInput;
+use crate::proto::ProtoEvent;
+use crate::reducer::Reducer;
+use crate::violation::{Rule, Violation};
+use crate::warning::{Warning, WarningRule};
+
+/// So many warnings are told one by one; a stream that goes wrong in every event of millions says nothing new after
+/// them, and must not fill the memory.
+const MOST_WARNINGS: usize = 10_000;
+
+/// What a check is told beforehand.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// The run input that the stream answers, when it is known.
+    pub input: Option<RunAgentInput>,
+    /// The form that the stream is in, when the response said so; a client reads it as that and as nothing else. `None`
+    /// is to detect it.
+    pub form: Option<Form>,
+    /// Whether to keep the delivered events and build the messages and the state. Without, a stream of any length takes
+    /// constant memory, apart from the ids of the run that is open; what only shows when they are built, such as a patch
+    /// that does not apply, is not found then.
+    pub reduce: bool,
+}
+
+impl Default for CheckOptions {
+    /// No input; the form is detected; events, messages and state are kept.
+    fn default() -> Self {
+        Self { input: None, form: None, reduce: true }
+    }
+}
+
+/// Everything that a check says about one stream. As JSON it is the members of the [`Report`], and more after them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// What a client would make of the stream.
+    #[serde(flatten)]
+    pub report: Report,
+    /// What was found, in the order of the events.
+    pub findings: Vec<Finding>,
+    /// What was recorded.
+    pub stream: StreamFacts,
+}
+
+/// What a recording holds, in numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StreamFacts {
+    /// The form it is in.
+    pub form: Form,
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// How many events were read, up to the one that was rejected.
+    pub events: usize,
+    /// How many events were delivered to the application, chunks expanded.
+    pub delivered: usize,
+    /// How many warnings were given beyond those that are told.
+    pub untold_warnings: usize,
+}
+
+/// Judges one stream as its bytes come.
+///
+/// It reads no clock: whoever knows when bytes came says so with [`Checker::push_at`].
+#[derive(Debug)]
+pub struct Checker {
+    recording: Recording,
+    consumer: Consumer,
+    reducer: Option<Reducer>,
+    origins: Origins,
+    adviser: Adviser,
+    first: Option<Place>,
+    last: Option<Place>,
+    rejected: bool,
+    delivered: usize,
+    warnings: Vec<Warning>,
+    untold_warnings: usize,
+    events: Vec<Event>,
+    findings: Vec<Finding>,
+}
+
+impl Checker {
+    /// A checker at the start of a stream.
+    #[must_use]
+    pub fn new(options: CheckOptions) -> Self {
+        let CheckOptions { input, form, reduce } = options;
+        let reducer = reduce.then(|| input.as_ref().map_or_else(Reducer::new, Reducer::from_input));
+        Self {
+            recording: Recording::new(form),
+            consumer: Consumer::new(ConsumerOptions { input }),
+            reducer,
+            origins: Origins::default(),
+            adviser: Adviser::default(),
+            first: None,
+            last: None,
+            rejected: false,
+            delivered: 0,
+            warnings: Vec::new(),
+            untold_warnings: 0,
+            events: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    /// Takes the next bytes of the recording, in pieces of any size.
+    ///
+    /// # Errors
+    ///
+    /// When the recording is in no form that can be read. What is wrong with the events in it is no error but part of
+    /// the judgement.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), CheckError> {
+        let mut recorded = Vec::new();
+        let pushed = self.recording.push(bytes, &mut recorded);
+        self.take_all(recorded);
+        pushed
+    }
+
+    /// Takes the next bytes, which came so long after the request was sent; from this it is seen whether a response was
+    /// held back or fell silent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Checker::push`].
+    pub fn push_at(&mut self, bytes: &[u8], since_request: Duration) -> Result<(), CheckError> {
+        self.adviser.bytes_at(since_request, self.next_place());
+        self.push(bytes)
+    }
+
+    /// Whether the verdict is that the stream is rejected: whatever comes now changes nothing.
+    #[must_use]
+    pub fn is_rejected(&self) -> bool {
+        self.rejected
+    }
+
+    /// How many events were read so far.
+    #[must_use]
+    pub fn event_count(&self) -> usize {
+        self.consumer.event_count()
+    }
+
+    /// Ends the stream and says what a client makes of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Checker::push`]; also when the recording stops where its form does not allow it.
+    pub fn finish(mut self) -> Result<Judgement, CheckError> {
+        let mut recorded = Vec::new();
+        let tail = self.recording.finish(&mut recorded)?;
+        self.take_all(recorded);
+        let next = self.next_place();
+        if tail.unterminated && !self.rejected {
+            let what = if self.recording.form() == Form::Protobuf { "a frame" } else { "an SSE event" };
+            let message = format!("The stream stopped inside {what}, which was discarded.");
+            let rule = WarningRule::UnterminatedEvent;
+            self.warn(Warning { rule, message, event: next.event, path: None }, next.into());
+        }
+        let end = self.consumer.finish();
+        for warning in self.consumer.take_warnings() {
+            self.warn(warning, self.last.unwrap_or(next).into());
+        }
+        if let StreamEnd::Truncated { truncation, .. } = &end {
+            self.findings.push(truncated(truncation, next));
+        }
+        self.adviser.end(self.first, self.consumer.event_count(), self.recording.has_carriage_returns());
+        for (rule, advice) in self.adviser.into_given() {
+            let mut message = advice.message;
+            if advice.times > 1 {
+                message.push_str(&format!(" So it is in {} events of the stream.", advice.times));
+            }
+            let mut finding = Finding::new(CheckRule::Advice(rule), advice.place.into(), message, advice.found);
+            finding.excerpt = advice.excerpt;
+            self.findings.push(finding);
+        }
+        self.findings.sort_by_key(|finding| finding.event);
+        let stream = StreamFacts {
+            form: self.recording.form(),
+            bytes: self.recording.bytes(),
+            events: self.consumer.event_count(),
+            delivered: self.delivered,
+            untold_warnings: self.untold_warnings,
+        };
+        let runs = end.runs().iter().map(ReportedRun::from).collect();
+        let (outcome, error) = match end {
+            StreamEnd::Completed { .. } => (ReportedOutcome::Completed, None),
+            StreamEnd::Truncated { .. } => (ReportedOutcome::Truncated, None),
+            StreamEnd::Rejected { violation, .. } => {
+                let error = ReportedError { rule: violation.rule, message: violation.message, event: violation.event };
+                (ReportedOutcome::Rejected, Some(error))
+            }
+        };
+        let (messages, state) = self.reducer.map_or((Vec::new(), Value::Null), Reducer::into_parts);
+        let report = Report { outcome, error, warnings: self.warnings, runs, events: self.events, messages, state };
+        Ok(Judgement { report, findings: self.findings, stream })
+    }
+
+    fn take_all(&mut self, recorded: Vec<Recorded>) {
+        for event in recorded {
+            if self.rejected {
+                return;
+            }
+            self.take(&event);
+        }
+    }
+
+    fn take(&mut self, recorded: &Recorded) {
+        let place = Place { event: self.consumer.event_count(), offset: recorded.offset, length: recorded.length };
+        self.first.get_or_insert(place);
+        self.last = Some(place);
+        let seen = Seen { place, payload: Some(&recorded.payload) };
+        let pushed = match &recorded.payload {
+            Payload::Json(json) => self.consumer.push_json(json),
+            Payload::UnknownArm(arm) => self.consumer.push_proto(ProtoEvent::Unknown { arm: *arm }),
+            Payload::Undecodable(reason) => self.consumer.take(|_, index| {
+                let message = format!("The bytes are no event: {reason}.");
+                Err(Violation::new(Rule::MalformedFrame, index, message))
+            }),
+        };
+        let (delivered, violation) = match pushed {
+            Ok(delivered) => (delivered, None),
+            Err(rejected) => (rejected.delivered, Some(rejected.violation)),
+        };
+        for warning in self.consumer.take_warnings() {
+            self.warn(warning, seen);
+        }
+        for event in delivered {
+            self.origins.event(&event, place);
+            self.adviser.event(&event, seen);
+            self.delivered += 1;
+            if let Some(reducer) = &mut self.reducer {
+                let warning = reducer.apply(&event, place.event);
+                self.events.push(event);
+                if let Some(warning) = warning {
+                    self.warn(warning, seen);
+                }
+            }
+        }
+        if let Some(violation) = violation {
+            self.rejected = true;
+            let finding = self.violation(&violation, seen);
+            self.findings.push(finding);
+        }
+    }
+
+    fn warn(&mut self, warning: Warning, seen: Seen<'_>) {
+        if self.warnings.len() == MOST_WARNINGS {
+            self.untold_warnings += 1;
+            return;
+        }
+        let found = match seen.payload {
+            Some(Payload::Json(json)) => place_in(json, warning.path.as_deref()).unwrap_or_else(|| named(json)),
+            _ => warning.message.clone(),
+        };
+        let rule = CheckRule::Warning(warning.rule);
+        let mut finding = Finding::new(rule, seen, warning.message.clone(), found);
+        finding.path.clone_from(&warning.path);
+        self.findings.push(finding);
+        self.warnings.push(warning);
+    }
+
+    fn violation(&self, violation: &Violation, seen: Seen<'_>) -> Finding {
+        let rule = CheckRule::Violation(violation.rule);
+        let json = match seen.payload {
+            Some(Payload::Json(json)) => json,
+            Some(Payload::Undecodable(reason)) => {
+                return Finding::new(rule, seen, violation.message.clone(), reason.clone());
+            }
+            Some(Payload::UnknownArm(_)) | None => {
+                return Finding::new(rule, seen, violation.message.clone(), "a frame of an unknown type".to_owned());
+            }
+        };
+        if let Some(Detail { path, expected, found }) = detail(violation.rule, json) {
+            let mut finding = Finding::new(rule, seen, violation.message.clone(), found);
+            finding.path = path;
+            finding.expected = expected;
+            return finding;
+        }
+        let event = decode_event(json, seen.place.event).ok().and_then(|decoded| decoded.event);
+        let mut finding = Finding::new(rule, seen, violation.message.clone(), named(json));
+        finding.contradicts = event.and_then(|event| self.origins.contradicted(violation.rule, &event));
+        finding
+    }
+
+    /// The place of an event that has not come.
+    fn next_place(&self) -> Place {
+        Place { event: self.consumer.event_count(), offset: self.recording.bytes(), length: 0 }
+    }
+}
+
+/// What stands at a place in an event.
+fn place_in(json: &[u8], path: Option<&str>) -> Option<String> {
+    let event: Value = serde_json::from_slice(json).ok()?;
+    event.pointer(path?).map(shown)
+}
+
+fn truncated(truncation: &Truncation, next: Place) -> Finding {
+    let found = match truncation {
+        Truncation::NoEvents => "the end of the stream before any event".to_owned(),
+        Truncation::RunOpen { run_id, .. } => format!("the end of the stream in run '{run_id}'"),
+    };
+    Finding::new(CheckRule::Truncated, next.into(), truncation.to_string(), found)
+}

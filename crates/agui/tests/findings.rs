@@ -1,0 +1,324 @@
+//! What a check finds: where, what was expected, what came, and what an earlier event said otherwise.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use runwire_agui::proto::ProtoEncoder;
+use runwire_agui::{CheckOptions, Checker, Finding, Form, Judgement, ReportedOutcome, Severity, decode_event};
+use serde_json::{Value, json};
+
+const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"t","runId":"r","protocolVersion":"1.0"}"#;
+const FINISHED: &str = r#"{"type":"RUN_FINISHED","threadId":"t","runId":"r"}"#;
+
+fn judge_with(stream: &str, reduce: bool, piece: usize) -> Judgement {
+    let mut checker = Checker::new(CheckOptions { reduce, ..CheckOptions::default() });
+    for bytes in stream.as_bytes().chunks(piece) {
+        checker.push(bytes).unwrap();
+    }
+    checker.finish().unwrap()
+}
+
+fn judge(stream: &str) -> Judgement {
+    judge_with(stream, true, usize::MAX)
+}
+
+/// A run around these lines, as one JSON object a line.
+fn run(lines: &[&str]) -> String {
+    [&[STARTED], lines, &[FINISHED]].concat().iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn only(judgement: &Judgement) -> &Finding {
+    let [finding] = &judgement.findings[..] else { panic!("{:#?}", judgement.findings) };
+    finding
+}
+
+/// What the finding says of an earlier event: which, and what it did.
+fn earlier(lines: &[&str]) -> Option<(usize, String)> {
+    let stream = run(lines);
+    let judgement = judge(&stream);
+    let violation = judgement.findings.iter().find(|finding| finding.severity == Severity::Violation).unwrap();
+    let earlier = violation.contradicts.as_ref()?;
+    let line = stream.lines().nth(earlier.event).unwrap();
+    assert!(stream[earlier.offset as usize..].starts_with(line), "{earlier:?}");
+    Some((earlier.event, earlier.what.clone()))
+}
+
+#[test]
+fn a_finding_has_the_place_the_page_the_expectation_and_the_event() {
+    let bad = r#"{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":7}"#;
+    let stream = format!(": hello\n\ndata: {STARTED}\n\nid: 2\ndata: {bad}\n\ndata: {FINISHED}\n\n");
+    let judgement = judge(&stream);
+    let finding = only(&judgement);
+    let offset = stream.find("id: 2").unwrap();
+    let expected = json!({
+        "rule": "malformed-value",
+        "severity": "violation",
+        "message": "TEXT_MESSAGE_CONTENT is malformed at /delta: expected a string, found the number 7.",
+        "event": 1,
+        "offset": offset,
+        "length": format!("id: 2\ndata: {bad}\n\n").len(),
+        "path": "/delta",
+        "page": "https://docs.ag-ui.com/spec/1.0/basic/processing#the-rule",
+        "expected": "a string",
+        "found": "the number 7",
+        "contradicts": null,
+        "excerpt": bad,
+    });
+    assert_eq!(serde_json::to_value(finding).unwrap(), expected);
+    assert_eq!((judgement.stream.form, judgement.stream.bytes), (Form::Sse, stream.len() as u64));
+    // The one that was rejected is the last that was read.
+    assert_eq!((judgement.stream.events, judgement.stream.delivered), (2, 1));
+}
+
+#[test]
+fn a_sequence_error_names_the_event_that_it_contradicts() {
+    let text = r#"{"type":"TEXT_MESSAGE_START","messageId":"m"}"#;
+    let end = r#"{"type":"TEXT_MESSAGE_END","messageId":"m"}"#;
+    let content = r#"{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"d"}"#;
+    let snapshot = r#"{"type":"STATE_SNAPSHOT","snapshot":{}}"#;
+    let step = r#"{"type":"STEP_STARTED","stepName":"s"}"#;
+    let other_step = r#"{"type":"STEP_STARTED","stepName":"s","subagentRunId":"a"}"#;
+    let step_end = r#"{"type":"STEP_FINISHED","stepName":"s"}"#;
+    let subagent = r#"{"type":"SUBAGENT_STARTED","subagentRunId":"a","name":"n"}"#;
+    let subagent_end = r#"{"type":"SUBAGENT_FINISHED","subagentRunId":"a"}"#;
+    let tagged = r#"{"type":"STATE_SNAPSHOT","snapshot":{},"subagentRunId":"a"}"#;
+    let chunk = r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"d"}"#;
+    let bare_chunk = r#"{"type":"TEXT_MESSAGE_CHUNK","delta":"d"}"#;
+    let user_chunk = r#"{"type":"TEXT_MESSAGE_CHUNK","role":"user","delta":"d"}"#;
+    let call = r#"{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"f"}"#;
+    let owned_text = r#"{"type":"TEXT_MESSAGE_START","messageId":"m","subagentRunId":"b"}"#;
+    let owned_call =
+        r#"{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"f","parentMessageId":"m","subagentRunId":"a"}"#;
+    let activity = r#"{"type":"ACTIVITY_SNAPSHOT","messageId":"x","activityType":"y","content":{}}"#;
+    let delta = r#"{"type":"ACTIVITY_DELTA","messageId":"x","activityType":"y","patch":[],"subagentRunId":"a"}"#;
+    let cases: [(&[&str], usize, &str); 19] = [
+        (&[text, content], 1, "opened text message 'm'"),
+        (&[text, text], 1, "opened text message 'm'"),
+        (&[text, end, content], 2, "closed text message 'm'"),
+        (&[call], 1, "opened tool call 'c'"),
+        (&[snapshot, step, snapshot], 2, "opened step 's'"),
+        (&[step, snapshot, step], 1, "opened step 's'"),
+        (&[step, step_end, step_end], 2, "closed step 's'"),
+        (&[other_step, step_end], 1, "opened step 's' of subagent 'a'"),
+        (&[subagent], 1, "opened subagent 'a'"),
+        (&[subagent, subagent_end, subagent], 2, "closed subagent 'a'"),
+        (&[subagent, subagent_end, subagent_end], 2, "closed subagent 'a'"),
+        (&[snapshot, tagged, subagent], 2, "was attributed to subagent 'a'"),
+        (&[snapshot, STARTED], 0, "opened the run that is still open"),
+        (&[FINISHED], 1, "closed the run"),
+        // The snapshot ended the shorthand, which is why the next chunk would have to say what it opens.
+        (&[chunk, snapshot, bare_chunk], 2, "closed text message 'm'"),
+        (&[chunk, bare_chunk, user_chunk], 1, "opened text message 'm'"),
+        (&[owned_text, end, owned_call], 1, "said who owns text message 'm'"),
+        (&[activity, snapshot, delta], 1, "said who owns activity 'x'"),
+        (&[r#"{"type":"RUN_FINISHED","threadId":"t","runId":"other"}"#], 0, "opened the run"),
+    ];
+    for (lines, event, what) in cases {
+        assert_eq!(earlier(lines), Some((event, what.to_owned())), "{lines:#?}");
+    }
+}
+
+#[test]
+fn nothing_is_contradicted_by_an_event_that_is_wrong_by_itself_or_that_nothing_led_to() {
+    for line in [
+        r#"{"type":"STEP_FINISHED","stepName":"s"}"#,
+        r#"{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"d"}"#,
+        r#"{"type":"TEXT_MESSAGE_CHUNK","delta":"d"}"#,
+        r#"{"type":"CUSTOM"}"#,
+        "{",
+    ] {
+        assert_eq!(earlier(&[line]), None, "{line}");
+    }
+}
+
+#[test]
+fn pending_tool_calls_name_the_call_that_is_missing_or_the_answer() {
+    let call = |id: &str| {
+        [
+            format!(r#"{{"type":"TOOL_CALL_START","toolCallId":"{id}","toolCallName":"f"}}"#),
+            format!(r#"{{"type":"TOOL_CALL_END","toolCallId":"{id}"}}"#),
+        ]
+    };
+    let [a, a_end] = call("a");
+    let [b, b_end] = call("b");
+    let answer = r#"{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"a","content":"x"}"#;
+    let pending =
+        r#"{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"success","pendingToolCallIds":["a"]}}"#;
+    let missing = earlier(&[&a, &a_end, &b, &b_end, pending]);
+    assert_eq!(missing, Some((3, "opened tool call 'b', which is not in the list".to_owned())));
+    assert_eq!(earlier(&[&a, &a_end, answer, pending]), Some((3, "answered tool call 'a'".to_owned())));
+}
+
+#[test]
+fn what_came_is_the_event_in_words_or_what_stands_at_the_path() {
+    let violation = judge(&run(&[r#"{"type":"STEP_FINISHED","stepName":"s","subagentRunId":"a"}"#]));
+    assert_eq!(only(&violation).found, r#"STEP_FINISHED of stepName "s", subagentRunId "a""#);
+    let unknown = judge(&run(&[r#"{"type":"TOKEN_COUNT","n":1}"#]));
+    assert_eq!((only(&unknown).found.as_str(), only(&unknown).path.as_deref()), ("\"TOKEN_COUNT\"", Some("/type")));
+    let stripped = judge(&run(&[r#"{"type":"STATE_SNAPSHOT","snapshot":1,"new":{"x":[1]}}"#]));
+    assert_eq!(only(&stripped).found, r#"{"x":[1]}"#);
+    let syntax = judge(&run(&["{"]));
+    assert_eq!(only(&syntax).expected, "one JSON object");
+    assert!(only(&syntax).found.contains("EOF"), "{:?}", only(&syntax));
+}
+
+#[test]
+fn a_long_event_is_shown_cut_and_on_one_line() {
+    let long = "ü".repeat(10_000);
+    let judgement = judge(&run(&[&format!(r#"{{"type":"CUSTOM","name":"n","value":"{long}"}}"#)]));
+    let excerpt = only(&judgement).excerpt.as_deref().unwrap();
+    assert!(excerpt.starts_with(r#"{"type":"CUSTOM","#) && excerpt.ends_with("ü…"), "{excerpt}");
+    assert_eq!(excerpt.chars().count(), 241);
+    let array = judge("[\n {\n  \"type\": \"NEWS\"\n }\n]");
+    assert_eq!(array.findings[0].excerpt.as_deref(), Some("{   \"type\": \"NEWS\"  }"));
+}
+
+#[test]
+fn a_truncation_is_a_finding_of_its_own_kind_at_the_event_that_did_not_come() {
+    let judgement = judge(&format!("{STARTED}\n"));
+    let finding = only(&judgement);
+    assert_eq!((finding.severity, finding.rule.as_str(), finding.event), (Severity::Truncation, "truncated-stream", 1));
+    assert_eq!((finding.offset, finding.length), (STARTED.len() as u64 + 1, 0));
+    assert_eq!(finding.excerpt, None);
+    assert_eq!(judgement.report.outcome, ReportedOutcome::Truncated);
+}
+
+#[test]
+fn the_judgement_is_the_same_however_the_bytes_are_cut() {
+    let custom = r#"{"type":"CUSTOM","name":"plain","value":1}"#;
+    let sse = format!("\u{feff}: x\r\n\r\ndata: {STARTED}\r\n\r\ndata: {custom}\r\n\r\ndata: {{\r\n\r\n");
+    let array = format!("[{STARTED},\n{custom} , {FINISHED}]");
+    let lines = run(&[custom, r#"{"type":"NEWS"}"#]);
+    for stream in [sse, array, lines] {
+        let whole = judge(&stream);
+        assert!(!whole.findings.is_empty());
+        for piece in [1, 2, 3, 7, 64] {
+            assert_eq!(judge_with(&stream, true, piece), whole, "in pieces of {piece}: {stream}");
+        }
+    }
+}
+
+#[test]
+fn without_reducing_nothing_is_kept_and_the_verdict_is_the_same() {
+    let stream = run(&[
+        r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"d"}"#,
+        r#"{"type":"STATE_SNAPSHOT","snapshot":{"n":1}}"#,
+        r#"{"type":"STEP_STARTED","stepName":"s"}"#,
+    ]);
+    let kept = judge(&stream);
+    let mut lean = judge_with(&stream, false, usize::MAX);
+    assert_eq!(
+        (&lean.report.events[..], &lean.report.messages[..], &lean.report.state),
+        (&[][..], &[][..], &Value::Null)
+    );
+    assert!(kept.report.events.len() == 6 && kept.report.messages.len() == 1);
+    lean.report.events.clone_from(&kept.report.events);
+    lean.report.messages.clone_from(&kept.report.messages);
+    lean.report.state.clone_from(&kept.report.state);
+    assert_eq!(lean, kept);
+}
+
+#[test]
+fn a_stream_that_is_wrong_in_every_event_does_not_fill_the_memory() {
+    let stream = run(&[r#"{"type":"NEWS"}"#; 10_050]);
+    let judgement = judge_with(&stream, false, 4096);
+    assert_eq!((judgement.report.warnings.len(), judgement.findings.len()), (10_000, 10_000));
+    assert_eq!(judgement.stream.untold_warnings, 50);
+}
+
+#[test]
+fn advice_is_given_once_a_rule_with_the_number_of_events_and_never_changes_the_verdict() {
+    let custom = r#"{"type":"CUSTOM","name":"plain","value":1}"#;
+    let judgement = judge(&run(&[custom, custom, custom]));
+    let finding = only(&judgement);
+    assert_eq!((finding.severity, finding.event), (Severity::Advice, 1));
+    assert!(finding.message.ends_with("So it is in 3 events of the stream."), "{}", finding.message);
+    assert_eq!(judgement.report.outcome, ReportedOutcome::Completed);
+    assert_eq!(judgement.report.warnings, []);
+}
+
+#[test]
+fn a_name_with_any_usual_prefix_is_no_cause_for_advice() {
+    for name in ["com.example.x", "urn:example:x", "example/x"] {
+        let judgement = judge(&run(&[&format!(r#"{{"type":"CUSTOM","name":"{name}","value":1}}"#)]));
+        assert_eq!(judgement.findings, [], "{name}");
+    }
+}
+
+#[test]
+fn a_stream_is_judged_alike_in_both_bindings_with_the_places_of_each() {
+    let events = [
+        STARTED,
+        r#"{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}"#,
+        r#"{"type":"CUSTOM","name":"plain","value":1}"#,
+        FINISHED,
+    ];
+    let mut frames = Vec::new();
+    let mut starts = Vec::new();
+    for event in events {
+        starts.push(frames.len() as u64);
+        let event = decode_event(event.as_bytes(), 0).unwrap().event.unwrap();
+        ProtoEncoder::encode_event(&mut frames, &event).unwrap();
+    }
+    let json = judge(&events.map(|event| format!("data: {event}\n\n")).concat());
+    for piece in [1, 3, usize::MAX] {
+        let mut checker = Checker::new(CheckOptions::default());
+        frames.chunks(piece).for_each(|bytes| checker.push(bytes).unwrap());
+        let judgement = checker.finish().unwrap();
+        assert_eq!((&judgement.report, judgement.stream.form), (&json.report, Form::Protobuf));
+        let [custom, open] = &judgement.findings[..] else { panic!("{judgement:#?}") };
+        assert_eq!(
+            (custom.rule, custom.offset, custom.length),
+            (json.findings[0].rule, starts[2], starts[3] - starts[2])
+        );
+        assert_eq!(
+            (custom.excerpt.as_ref(), &open.found),
+            (json.findings[0].excerpt.as_ref(), &json.findings[1].found)
+        );
+        assert_eq!(open.contradicts.as_ref().unwrap().offset, starts[1]);
+    }
+    let mut cut = Checker::new(CheckOptions::default());
+    cut.push(&frames[..starts[1] as usize + 2]).unwrap();
+    let rules: Vec<String> = cut.finish().unwrap().findings.iter().map(|finding| finding.rule.to_string()).collect();
+    assert_eq!(rules, ["unterminated-event", "truncated-stream"]);
+}
+
+#[test]
+fn a_form_that_is_told_is_the_form_that_is_read() {
+    // A client that was promised an event stream reads no event here.
+    let mut checker = Checker::new(CheckOptions { form: Some(Form::Sse), ..CheckOptions::default() });
+    checker.push(run(&[]).as_bytes()).unwrap();
+    let judgement = checker.finish().unwrap();
+    assert_eq!((judgement.report.outcome, judgement.stream.events), (ReportedOutcome::Truncated, 0));
+}
+
+/// The rules of the advice for a response whose bytes came at these times, in milliseconds.
+fn advice(pieces: &[(u64, &str)]) -> Vec<String> {
+    let mut checker = Checker::new(CheckOptions::default());
+    for (at, piece) in pieces {
+        checker.push_at(piece.as_bytes(), Duration::from_millis(*at)).unwrap();
+    }
+    checker.finish().unwrap().findings.iter().map(|finding| finding.rule.to_string()).collect()
+}
+
+#[test]
+fn only_a_response_that_waited_and_then_came_at_once_was_held_back() {
+    let chunk = r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"d"}"#;
+    let stream = run(&[chunk, chunk, chunk]);
+    let (half, rest) = stream.split_at(stream.len() / 2);
+    assert_eq!(advice(&[(1000, half), (1050, rest)]), ["one-burst"]);
+    let quiet: [&[(u64, &str)]; 3] = [&[(900, half), (950, rest)], &[(1000, half), (1200, rest)], &[(5000, &run(&[]))]];
+    for pieces in quiet {
+        assert_eq!(advice(pieces), [""; 0], "{pieces:?}");
+    }
+}
+
+#[test]
+fn only_more_than_thirty_seconds_without_a_byte_are_a_long_silence() {
+    let started = format!("data: {STARTED}\n\n");
+    let finished = format!("data: {FINISHED}\n\n");
+    assert_eq!(advice(&[(10, &started), (30_011, &finished)]), ["long-silence"]);
+    assert_eq!(advice(&[(31_000, &started), (31_500, &finished)]), ["long-silence"]);
+    assert_eq!(advice(&[(10, &started), (30_010, &finished)]), [""; 0]);
+    assert_eq!(advice(&[(10, &started), (20_000, ":\n\n"), (40_000, &finished)]), [""; 0]);
+}

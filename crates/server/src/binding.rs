@@ -1,0 +1,145 @@
+//! Which of AG-UI's bindings a request is answered in (transports/http-protobuf, "Negotiation").
+
+use axum::http::{HeaderMap, header};
+use runwire_agui::proto;
+use runwire_bridge::Peer;
+
+/// A form of events over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Binding {
+    /// Server-Sent Events, which have ids.
+    Sse,
+    /// One protobuf message a frame. Frames have no ids, so nobody can resume at one.
+    Protobuf,
+}
+
+/// What a request's `Accept` takes. Weights count only as far as 0 is a refusal: the specification compares none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    sse: bool,
+    protobuf: bool,
+    /// Whether protobuf was asked for by its name and not by a wildcard.
+    protobuf_named: bool,
+}
+
+impl Accepted {
+    /// A request without the header takes everything.
+    pub(crate) fn of(headers: &HeaderMap) -> Accepted {
+        let values: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect();
+        let mut ranges: Vec<(String, bool)> =
+            values.iter().flat_map(|v| v.split(',')).map(range).filter(|(media, _)| !media.is_empty()).collect();
+        if !headers.contains_key(header::ACCEPT) {
+            ranges.push(("*/*".to_owned(), true));
+        }
+        // The most specific range decides (RFC 9110, section 12.5.1).
+        let takes = |choice: &[&str]| {
+            choice.iter().find_map(|media| {
+                let mut given = ranges.iter().filter(|(range, _)| range == media).peekable();
+                given.peek().is_some().then(|| given.any(|(_, taken)| *taken))
+            })
+        };
+        Accepted {
+            sse: takes(&["text/event-stream", "text/*", "*/*"]).unwrap_or(false),
+            protobuf: takes(&[proto::MEDIA_TYPE, "application/*", "*/*"]).unwrap_or(false),
+            protobuf_named: takes(&[proto::MEDIA_TYPE]).unwrap_or(false),
+        }
+    }
+
+    /// Whether there is a binding at all that the request takes.
+    pub(crate) fn any(self) -> bool {
+        self.sse || self.protobuf
+    }
+
+    /// The binding to answer in; `None` when the request takes none that it can be answered in.
+    ///
+    /// Protobuf goes to whoever names it. A wildcard admits it too, but it also admits Server-Sent Events, which can be
+    /// resumed and which a person can read: so a wildcard gets these, unless it leaves them out. A client from before 1.0
+    /// is never taken to mean protobuf by a wildcard. A request with a cursor asks to resume, which is possible in
+    /// Server-Sent Events alone.
+    pub(crate) fn binding(self, peer: Peer, cursor: bool) -> Option<Binding> {
+        if self.protobuf_named && !cursor {
+            Some(Binding::Protobuf)
+        } else if self.sse {
+            Some(Binding::Sse)
+        } else if self.protobuf && !cursor && peer == Peer::Current {
+            Some(Binding::Protobuf)
+        } else {
+            None
+        }
+    }
+}
+
+/// A media range in lower case without its parameters, and whether it is taken or refused.
+fn range(text: &str) -> (String, bool) {
+    let mut parts = text.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let refused = parts.any(|parameter| {
+        let parameter = parameter.to_ascii_lowercase().replace(' ', "");
+        parameter.strip_prefix("q=").is_some_and(|weight| weight.parse() == Ok(0.0))
+    });
+    (media, !refused)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const PROTO: &str = proto::MEDIA_TYPE;
+
+    fn accepted(value: &str) -> Accepted {
+        Accepted::of(&HeaderMap::from_iter([(header::ACCEPT, value.parse().unwrap())]))
+    }
+
+    #[test]
+    fn protobuf_goes_to_whoever_names_it_with_any_weight_but_0() {
+        for named in [
+            PROTO.to_owned(),
+            PROTO.to_ascii_uppercase(),
+            format!("text/event-stream, {PROTO}"),
+            format!("{PROTO}, text/event-stream"),
+            format!("text/event-stream;q=1.0,{PROTO};q=0.1"),
+            format!("*/*, {PROTO} ; q = 0.001"),
+        ] {
+            for peer in [Peer::Current, Peer::PreV1] {
+                assert_eq!(accepted(&named).binding(peer, false), Some(Binding::Protobuf), "{named}");
+            }
+        }
+        for refused in [format!("text/event-stream, {PROTO};q=0"), format!("*/*, {PROTO};q=0.0")] {
+            assert_eq!(accepted(&refused).binding(Peer::Current, false), Some(Binding::Sse), "{refused}");
+        }
+    }
+
+    #[test]
+    fn server_sent_events_go_to_everybody_else_who_takes_them() {
+        let all = Accepted::of(&HeaderMap::new());
+        assert_eq!(all.binding(Peer::Current, false), Some(Binding::Sse));
+        for value in ["*/*", "text/event-stream", "application/json, text/event-stream;q=0.5", "TEXT/*", "*/*;q=0.1"] {
+            assert_eq!(accepted(value).binding(Peer::Current, false), Some(Binding::Sse), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_that_leaves_out_server_sent_events_means_protobuf_but_not_from_a_client_before_1_0() {
+        for value in ["application/*", "text/html, application/*", "*/*, text/event-stream;q=0"] {
+            assert_eq!(accepted(value).binding(Peer::Current, false), Some(Binding::Protobuf), "{value}");
+            assert_eq!(accepted(value).binding(Peer::PreV1, false), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_request_with_a_cursor_is_answered_in_the_binding_that_resumes() {
+        assert_eq!(accepted(&format!("text/event-stream, {PROTO}")).binding(Peer::Current, true), Some(Binding::Sse));
+        for value in [PROTO, "application/*"] {
+            assert_eq!(accepted(value).binding(Peer::Current, true), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn who_takes_neither_is_told_so() {
+        for value in ["application/json", "text/event-stream;q=0", "text/html", ""] {
+            assert!(!accepted(value).any(), "{value}");
+            assert_eq!(accepted(value).binding(Peer::Current, false), None, "{value}");
+        }
+    }
+}
