@@ -16,6 +16,7 @@ const flags = readFlags(
     "message-id": { type: "string" },
     state: { type: "string" },
     resume: { type: "string" },
+    accept: { type: "string" },
     header: { type: "string", multiple: true },
   },
   ["url", "client"],
@@ -48,8 +49,16 @@ const { HttpAgent } = await import(packageName);
 
 // The message's id follows from the run's, so that the same command line sends the same input twice.
 const messageId = flags["message-id"] ?? `${flags.run ?? randomUUID()}-user`;
+let contentType = null;
 const agent = new HttpAgent({
   url: flags.url,
+  // The client asks for Server-Sent Events alone, but reads whichever binding it is answered in.
+  async fetch(url, init) {
+    const accept = flags.accept === undefined ? {} : { Accept: flags.accept };
+    const response = await fetch(url, { ...init, headers: { ...init.headers, ...accept } });
+    contentType = response.headers.get("content-type");
+    return response;
+  },
   headers: headers(flags.header),
   threadId: flags.thread,
   initialState: json("state", flags.state),
@@ -78,6 +87,7 @@ function finish(outcome, { error = null, result = null, timedOut = false } = {})
   report(
     {
       client: flags.client,
+      contentType,
       outcome,
       error: error === null ? null : describe(error),
       threadId: agent.threadId,

@@ -8,6 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")" || exit 3
 
 node_stamp=node_modules/.runwire-ready
 venv_stamp=.venv/.runwire-ready
+# Names the browser's program, for those who start it. `npm ci` takes it away together with what drives the browser.
+browser_stamp=node_modules/.runwire-browser
 missing=0
 
 ready() { printf 'real part ready: %s\n' "$1"; }
@@ -96,6 +98,35 @@ set_up_python_packages() {
   ready "$name"
 }
 
+# The first of the browser's usual names whose program starts; Ubuntu's package is a script that may only ask for a snap.
+find_browser() {
+  local program
+  for program in chromium google-chrome-stable google-chrome chromium-browser; do
+    program="$(command -v "$program")" && "$program" --version >/dev/null 2>&1 && printf '%s' "$program" && return
+  done
+  return 1
+}
+
+set_up_browser() {
+  local name='browser (Chromium)' program
+  if [ ! -f "$node_stamp" ]; then
+    rm -f "$browser_stamp"
+    lacking "$name" 'it is driven by one of the Node.js packages, which are missing; see above'
+    return
+  fi
+  program="$(cat "$browser_stamp" 2>/dev/null)"
+  if [ -z "$program" ] || [ ! -x "$program" ]; then
+    rm -f "$browser_stamp"
+    if ! program="$(find_browser)" && ! { apt_install chromium && hash -r && program="$(find_browser)"; }; then
+      lacking "$name" 'install Chromium or Chrome so that it is on the PATH, then run tests/real/setup.sh again'
+      return
+    fi
+    printf '%s' "$program" >"$browser_stamp"
+  fi
+  ready "$name"
+}
+
 set_up_node_packages
 set_up_python_packages
+set_up_browser
 [ "$missing" = 0 ] || exit 3

@@ -66,14 +66,8 @@ impl Reducer {
             }
             Event::ReasoningMessageEnd(end) => self.text_metadata(&end.message_id, end.metadata.as_ref()),
             Event::ToolCallStart(start) => self.tool_call_start(start),
-            Event::ToolCallArgs(args) => {
-                self.tool_call_delta(&args.tool_call_id, &args.delta, args.metadata.as_ref());
-                Ok(())
-            }
-            Event::ToolCallEnd(end) => {
-                self.tool_call_delta(&end.tool_call_id, "", end.metadata.as_ref());
-                Ok(())
-            }
+            Event::ToolCallArgs(args) => self.tool_call_delta(&args.tool_call_id, &args.delta, args.metadata.as_ref()),
+            Event::ToolCallEnd(end) => self.tool_call_delta(&end.tool_call_id, "", end.metadata.as_ref()),
             Event::ToolCallResult(result) => {
                 self.tool_call_result(result);
                 Ok(())
@@ -264,11 +258,22 @@ impl Reducer {
         result
     }
 
-    fn tool_call_delta(&mut self, id: &str, delta: &str, metadata: Option<&Map<String, Value>>) {
-        if let Some(call) = self.conversation.tool_call_mut(id) {
-            call.function.arguments.push_str(delta);
-            merge(&mut call.metadata, metadata);
-        }
+    fn tool_call_delta(
+        &mut self,
+        id: &str,
+        delta: &str,
+        metadata: Option<&Map<String, Value>>,
+    ) -> Result<(), (WarningRule, String)> {
+        // A snapshot may have taken the message of an open call away; the call is open all the same.
+        let Some(call) = self.conversation.tool_call_mut(id) else {
+            return Err((
+                WarningRule::TextTarget,
+                format!("No tool call '{id}' is held; what extends it was skipped."),
+            ));
+        };
+        call.function.arguments.push_str(delta);
+        merge(&mut call.metadata, metadata);
+        Ok(())
     }
 
     fn tool_call_result(&mut self, result: &ToolCallResult) {

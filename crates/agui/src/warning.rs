@@ -48,7 +48,7 @@ warning_rules! {
     ActivityTarget = "activity-target",
     /// An encrypted value names nothing that can hold it (events/reasoning).
     EncryptedValueTarget = "encrypted-value-target",
-    /// Streamed text names a message that cannot hold it.
+    /// Streamed text names a message, or streamed arguments a tool call, that is not held or cannot hold them.
     TextTarget = "text-target",
     /// A tool call names a parent message that cannot hold it.
     ToolCallParent = "tool-call-parent",

@@ -322,3 +322,13 @@ fn only_more_than_thirty_seconds_without_a_byte_are_a_long_silence() {
     assert_eq!(advice(&[(10, &started), (30_010, &finished)]), [""; 0]);
     assert_eq!(advice(&[(10, &started), (20_000, ":\n\n"), (40_000, &finished)]), [""; 0]);
 }
+
+#[test]
+fn a_silence_before_the_connection_ends_is_one_too() {
+    let mut checker = Checker::new(CheckOptions::default());
+    checker.push_at(format!("data: {STARTED}\n\n").as_bytes(), Duration::from_secs(1)).unwrap();
+    checker.ended_at(Duration::from_secs(61));
+    let rules: Vec<String> =
+        checker.finish().unwrap().findings.iter().map(|finding| finding.rule.to_string()).collect();
+    assert_eq!(rules, ["truncated-stream", "long-silence"]);
+}

@@ -279,3 +279,15 @@ fn interrupts_are_held_until_the_next_run_starts() {
     reducer.apply(&Event::from_value(started).unwrap(), 1);
     assert!(reducer.interrupts().is_empty());
 }
+
+#[test]
+fn arguments_for_a_call_that_a_snapshot_took_away_are_skipped_and_mentioned() {
+    let (messages, _, warnings) = reduce(json!([
+        {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f"},
+        {"type": "MESSAGES_SNAPSHOT", "messages": []},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": "{}"},
+        {"type": "TOOL_CALL_END", "toolCallId": "c"},
+    ]));
+    assert_eq!(messages, json!([]));
+    assert_eq!(warnings, [WarningRule::TextTarget; 2]);
+}

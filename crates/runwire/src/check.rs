@@ -1,65 +1,74 @@
-//! `runwire check`
+//! `runwire check`: what an AG-UI client would make of a stream, and what its author should know.
 
-use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+mod endpoint;
+mod har;
+mod junit;
+mod rules;
+mod sarif;
+mod source;
+mod text;
 
-use anyhow::Context as _;
-use runwire_agui::{Report, ReportedOutcome, RunAgentInput, check};
+use std::io::{self, Write as _};
+
+use anyhow::bail;
+use runwire_agui::{Judgement, ReportedOutcome};
+use serde::Serialize;
 
 use crate::cli::{CheckArgs, FormatArg};
 use crate::exit::Exit;
 
-/// Says what an AG-UI client would make of a captured stream.
+/// A stream that was judged.
+#[derive(Debug, Serialize)]
+pub struct Judged {
+    #[serde(flatten)]
+    judgement: Judgement,
+    /// What the stream is called: its file, `-`, or its URL.
+    source: String,
+}
+
+impl Judged {
+    fn conforms(&self) -> bool {
+        matches!(self.judgement.report.outcome, ReportedOutcome::Completed)
+    }
+}
+
+/// Judges the streams of a source, or tells the rules.
 pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
-    let stream = read(&args.source)?;
-    let input = match &args.input {
-        Some(path) => {
-            let (input, warnings) =
-                RunAgentInput::decode(&read(path)?).with_context(|| format!("--input {}", path.display()))?;
-            for warning in warnings {
-                eprintln!("runwire: --input {}: {warning}", path.display());
+    let out = io::stdout();
+    if args.rules {
+        rules::list(args.json, args.format, &mut out.lock())?;
+        return Ok(Exit::Done);
+    }
+    if let Some(name) = &args.explain {
+        rules::explain(name, args.json, args.format, &mut out.lock())?;
+        return Ok(Exit::Done);
+    }
+    let judged = source::judge(&args).await?;
+    let mut out = out.lock();
+    match args.format {
+        _ if args.json => {
+            for stream in &judged {
+                writeln!(out, "{}", serde_json::to_string(&stream.judgement.report)?)?;
             }
-            Some(input)
         }
-        None => None,
-    };
-    let report = check(&stream, input).with_context(|| args.source.display().to_string())?;
-    let mut out = io::stdout().lock();
-    if args.json || args.format == FormatArg::Json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
-    } else {
-        print(&report, &mut out)?;
+        FormatArg::Json => {
+            for stream in &judged {
+                writeln!(out, "{}", serde_json::to_string(stream)?)?;
+            }
+        }
+        FormatArg::Text => text::print(&judged, !args.no_reduce, &mut out)?,
+        FormatArg::Junit => junit::print(&judged, &mut out)?,
+        FormatArg::Sarif => writeln!(out, "{}", sarif::document(&judged))?,
     }
-    Ok(if matches!(report.outcome, ReportedOutcome::Completed) { Exit::Done } else { Exit::Failed })
+    out.flush()?;
+    Ok(if judged.iter().all(Judged::conforms) { Exit::Done } else { Exit::Failed })
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin().read_to_end(&mut bytes).context("standard input cannot be read")?;
-        return Ok(bytes);
-    }
-    std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))
-}
-
-fn print(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
-    for warning in &report.warnings {
-        writeln!(out, "warning   {warning}")?;
-    }
-    for run in &report.runs {
-        let id = run.run_id.as_deref().unwrap_or("(not started)");
-        let message = run.message.as_deref().map(|m| format!(": {m}")).unwrap_or_default();
-        writeln!(out, "run       {id} ended: {}{message}", run.ending)?;
-    }
-    writeln!(out, "delivered {} events, {} messages", report.events.len(), report.messages.len())?;
-    match (&report.outcome, &report.error) {
-        (ReportedOutcome::Completed, _) => writeln!(out, "conforms to AG-UI 1.0"),
-        (ReportedOutcome::Truncated, _) => {
-            writeln!(out, "truncated: the stream ends without RUN_FINISHED or RUN_ERROR; the run has no outcome")
-        }
-        (ReportedOutcome::Rejected, Some(error)) => {
-            writeln!(out, "rejected  at event {} by rule {}: {}", error.event, error.rule.as_str(), error.message)
-        }
-        (ReportedOutcome::Rejected, None) => writeln!(out, "rejected"),
+/// Rules are told for people or as JSON; the other formats are about streams.
+fn wants_json(json: bool, format: FormatArg) -> anyhow::Result<bool> {
+    match format {
+        FormatArg::Text => Ok(json),
+        FormatArg::Json => Ok(true),
+        FormatArg::Junit | FormatArg::Sarif => bail!("rules are told as text or json; junit and sarif are for streams"),
     }
 }

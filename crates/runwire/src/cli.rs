@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
@@ -35,7 +36,7 @@ pub enum Command {
     Runs(RunsArgs),
     /// Stop a run
     Cancel(CancelArgs),
-    /// Say what an AG-UI client would make of a captured stream
+    /// Say what an AG-UI client would make of a stream, captured or fetched
     Check(CheckArgs),
 }
 
@@ -189,26 +190,50 @@ pub struct CancelArgs {
 /// `runwire check`
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// A captured stream: SSE, JSON lines or a JSON array; `-` for standard input
-    pub source: PathBuf,
-    /// The run input that the client started from (JSON)
+    /// A captured stream (SSE, JSON lines, a JSON array, protobuf frames, or a browser's HAR file), `-` for standard
+    /// input, or the http(s) URL of an agent to run
+    #[arg(required_unless_present_any = ["rules", "explain"])]
+    pub source: Option<PathBuf>,
+    /// The run input that the client started from (JSON); what is sent to a URL [default for a URL: a greeting]
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
-    /// How to print the report
+    /// A header for the request to a URL; may be given several times
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub header: Vec<String>,
+    /// How long a URL may take for the whole run [default: 5m]
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub timeout: Option<Duration>,
+    /// Of a HAR file, only the responses whose URL contains this
+    #[arg(long, value_name = "PART")]
+    pub only: Option<String>,
+    /// Keep no events, messages and state, so that a stream of any length takes constant memory
+    #[arg(long)]
+    pub no_reduce: bool,
+    /// How to print what was found
     #[arg(long, value_enum, default_value_t = FormatArg::Text)]
     pub format: FormatArg,
-    /// Short for `--format json`
+    /// Print only what a client would make of the stream, as JSON; `--format json` says more
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
+    /// List every rule, with its severity and page
+    #[arg(long, conflicts_with_all = ["source", "explain"])]
+    pub rules: bool,
+    /// Explain one rule, with a stream that breaks it and one that does not
+    #[arg(long, value_name = "RULE", conflicts_with = "source")]
+    pub explain: Option<String>,
 }
 
-/// How a report is printed.
+/// How findings are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FormatArg {
     /// For a person
     Text,
     /// For a program
     Json,
+    /// For a build server that shows tests
+    Junit,
+    /// For a tool that shows what static analysis found (SARIF 2.1.0)
+    Sarif,
 }
 
 fn parse_status(word: &str) -> Result<runwire_frame::RunStatus, String> {

@@ -100,6 +100,7 @@ pub(crate) async fn capabilities(
     // However the agent itself is reached, this is how it is reached here.
     capabilities.transport = Some(TransportCapabilities {
         streaming: Some(true),
+        http_binary: Some(true),
         resumable: Some(true),
         ..TransportCapabilities::default()
     });

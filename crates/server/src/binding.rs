@@ -9,7 +9,7 @@ use runwire_bridge::Peer;
 pub(crate) enum Binding {
     /// Server-Sent Events, which have ids.
     Sse,
-    /// One protobuf message a frame. Frames have no ids, so nobody can resume at one.
+    /// One protobuf message after the other. They have no ids, so nobody can resume at one.
     Protobuf,
 }
 

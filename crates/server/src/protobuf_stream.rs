@@ -21,8 +21,8 @@ struct Sending<S> {
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-/// Sends what the source gives, and ends between frames when the server goes: a body without a terminal event is a
-/// truncated run to its reader. It gets never too old, because its reader could not resume.
+/// Sends what the source gives, and ends between events when the server goes: a body without a terminal event is a
+/// truncated run to its reader. It never gets too old, because its reader could not resume.
 pub(crate) fn respond(app: &App, source: impl Source) -> Response {
     let sending = Sending { source, closed: Box::pin(app.inner.closing.clone().cancelled_owned()) };
     let body = stream::unfold(sending, |mut sending| async move {

@@ -144,6 +144,13 @@ impl Adviser {
 
     /// Bytes came, so long after the request was sent; `next` is the event that they begin or go on with.
     pub(crate) fn bytes_at(&mut self, at: Duration, next: Place) {
+        self.ended_at(at, next);
+        self.first_byte.get_or_insert(at);
+        self.last_byte = at;
+    }
+
+    /// The connection ended, so long after the request was sent.
+    pub(crate) fn ended_at(&mut self, at: Duration, next: Place) {
         let silence = at.saturating_sub(self.last_byte);
         if silence > SILENCE {
             let seconds = silence.as_secs();
@@ -153,8 +160,6 @@ impl Adviser {
             );
             self.give(AdviceRule::LongSilence, next.into(), message, format!("{seconds} s of silence"));
         }
-        self.first_byte.get_or_insert(at);
-        self.last_byte = at;
     }
 
     /// The stream ended. `first` is its first event, and `events` how many there were.

@@ -141,6 +141,11 @@ impl Checker {
         self.push(bytes)
     }
 
+    /// The connection ended, so long after the request was sent: a silence may have come before it.
+    pub fn ended_at(&mut self, since_request: Duration) {
+        self.adviser.ended_at(since_request, self.next_place());
+    }
+
     /// Whether the verdict is that the stream is rejected: whatever comes now changes nothing.
     #[must_use]
     pub fn is_rejected(&self) -> bool {

@@ -1,4 +1,5 @@
-//! The binary form of events: one protobuf message a frame, frames one after the other (transports/http-protobuf).
+//! The binary form of events: one protobuf message a frame, frames one after the other (transports/http-protobuf). A frame
+//! here is what that page calls one, and has nothing to do with the frame protocol.
 //!
 //! [`ProtoEncoder`] writes frames, [`ProtoDecoder`] reads them in whatever pieces they arrive. What is read is the JSON of
 //! the event, not the event: it goes through the same enforcement as an event from Server-Sent Events

@@ -4,12 +4,18 @@
 //! Every test has a folder, a store and ports of its own, and ends only the processes that it started.
 #![allow(clippy::unwrap_used)]
 
+mod browser;
 mod byte_identity;
 mod check;
+mod check_formats;
+mod check_sources;
 mod cli;
 mod crash;
+mod interop;
 mod program;
 mod real_agent;
 mod real_clients;
 mod real_part;
+mod real_protobuf;
 mod serving;
+mod verdicts;

@@ -31,6 +31,12 @@ pub fn agent() -> bool {
     is_there("pydantic-ai agent (Python)", folder().join(".venv/.runwire-ready").is_file()) && node()
 }
 
+/// Whether Chromium can be run, and the Node program that drives it.
+pub fn browser() -> bool {
+    let program = std::fs::read_to_string(folder().join("node_modules/.runwire-browser"));
+    is_there("browser (Chromium)", program.is_ok_and(|program| Path::new(&program).is_file())) && node()
+}
+
 /// # Panics
 /// Where `CI` is set: there every part has to be.
 fn is_there(part: &str, there: bool) -> bool {
@@ -51,6 +57,11 @@ pub fn loudly(text: &str) {
 /// Runs a Node program of `tests/real` to its end and reads its document.
 pub async fn script(name: &str, args: &[&str]) -> Value {
     document(Command::new("node").arg(name).args(args), name, args).await
+}
+
+/// Runs a Python program of `tests/real` to its end and reads its document.
+pub async fn python(name: &str, args: &[&str]) -> Value {
+    document(Command::new(folder().join(".venv/bin/python")).arg(name).args(args), name, args).await
 }
 
 /// Runs a Node program that a test brings along, from within `tests/real`, so that it finds the packages there.

@@ -6,6 +6,7 @@ mod auth;
 mod guarantees;
 mod harness;
 mod patience;
+mod protobuf;
 mod run_api;
 mod shutdown;
 mod sse;

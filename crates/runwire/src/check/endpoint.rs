@@ -1,0 +1,210 @@
+//! An agent behind a URL, run once to see what it answers.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, Url, redirect};
+use runwire_agui::{CheckOptions, Checker, Form, PROTOCOL_VERSION, RunAgentInput, proto};
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
+
+use super::Judged;
+use crate::cli::CheckArgs;
+
+/// A host that does not answer a connection by then is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A run may take so long, unless it is said otherwise.
+const RUN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// So much is shown of what an endpoint said when it refused.
+const REFUSAL_CHARACTERS: usize = 300;
+
+/// Runs the agent with the input, or with a greeting, and judges its answer as it comes.
+pub async fn judge(
+    url: &Url,
+    input: Option<Vec<u8>>,
+    mut options: CheckOptions,
+    args: &CheckArgs,
+) -> anyhow::Result<Judged> {
+    let name = named(url);
+    let body = match input {
+        Some(bytes) => bytes,
+        None => {
+            let (bytes, input) = greeting()?;
+            options.input = Some(input);
+            bytes
+        }
+    };
+    let headers = headers(&args.header)?;
+    let client = client(url)?;
+    let limit = args.timeout.unwrap_or(RUN_TIMEOUT);
+    let sent = Instant::now();
+    let deadline = sent + limit;
+    let request = client.post(url.clone()).headers(headers).body(body).send();
+    let mut response = timeout_at(deadline, request)
+        .await
+        .map_err(|_| anyhow!("{name} did not answer within {} s; --timeout allows more", limit.as_secs_f32()))?
+        .map_err(|error| anyhow!(error.without_url()).context(format!("{name} cannot be reached")))?;
+    if !response.status().is_success() {
+        bail!("{name} refused to run: {}", refusal(response, deadline).await);
+    }
+    let Some(form) = response.headers().get(CONTENT_TYPE).and_then(|value| form_of(value.to_str().ok()?)) else {
+        let said = response.headers().get(CONTENT_TYPE).map_or("no Content-Type".into(), |value| {
+            format!("Content-Type {}", String::from_utf8_lossy(value.as_bytes()))
+        });
+        bail!("{name} answered with {said}, which is no event stream; a client would not read it");
+    };
+    let mut checker = Checker::new(CheckOptions { form: Some(form), ..options });
+    // What comes after a violation changes nothing, and a client would not wait for it.
+    while !checker.is_rejected() {
+        match timeout_at(deadline, response.chunk()).await {
+            Ok(Ok(Some(bytes))) => checker.push_at(&bytes, sent.elapsed()).with_context(|| name.clone())?,
+            Ok(Ok(None)) => {
+                checker.ended_at(sent.elapsed());
+                break;
+            }
+            Ok(Err(error)) => {
+                // A client sees a stream that stopped short, unless its runs have ended.
+                eprintln!("runwire: the connection to {name} broke: {:#}", anyhow!(error.without_url()));
+                checker.ended_at(sent.elapsed());
+                break;
+            }
+            Err(_) => bail!(
+                "{name} was still going on after {} s and {} events, none of which breaks a rule; --timeout allows more",
+                limit.as_secs_f32(),
+                checker.event_count()
+            ),
+        }
+    }
+    let judgement = checker.finish().with_context(|| name.clone())?;
+    Ok(Judged { judgement, source: name })
+}
+
+/// The form of a response of that `Content-Type`; `None` when it is no event stream.
+pub fn form_of(content_type: &str) -> Option<Form> {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("text/event-stream") {
+        return Some(Form::Sse);
+    }
+    essence.eq_ignore_ascii_case(proto::MEDIA_TYPE).then_some(Form::Protobuf)
+}
+
+/// A URL as it may be shown: without what people put secrets in.
+pub fn named(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    // These fail only for URLs that cannot have the part.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.into()
+}
+
+/// The smallest input that makes an agent say something. Lists that may be absent are there, because servers from before
+/// 1.0 ask for them.
+fn greeting() -> anyhow::Result<(Vec<u8>, RunAgentInput)> {
+    let id = |kind: &str| format!("{kind}_{}", Uuid::now_v7().simple());
+    let input = json!({
+        "threadId": id("check"),
+        "runId": id("run"),
+        "state": {},
+        "messages": [{ "id": id("msg"), "role": "user", "content": "Hello" }],
+        "tools": [],
+        "context": [],
+        "forwardedProps": {},
+        "protocolVersion": PROTOCOL_VERSION,
+    });
+    let bytes = input.to_string().into_bytes();
+    let (input, _) = RunAgentInput::decode_value(input)?;
+    Ok((bytes, input))
+}
+
+/// The headers of the request: what the binding wants, and what was given, which wins.
+fn headers(given: &[String]) -> anyhow::Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    let mut own = HeaderMap::new();
+    for line in given {
+        // The value is likely to be a secret, so no message repeats it.
+        let (name, value) = line.split_once(':').context("a --header is written as 'NAME: VALUE'")?;
+        let key = HeaderName::try_from(name.trim()).map_err(|_| anyhow!("--header: '{name}' is no header name"))?;
+        let mut value = HeaderValue::try_from(value.trim())
+            .map_err(|_| anyhow!("--header: the value of {key} holds what no header can"))?;
+        value.set_sensitive(true);
+        own.append(key, value);
+    }
+    headers.extend(own);
+    Ok(headers)
+}
+
+fn client(url: &Url) -> anyhow::Result<Client> {
+    let mut client = Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        // A redirect would carry the headers, which are secret, to another host.
+        .redirect(redirect::Policy::none())
+        .user_agent(concat!("runwire/", env!("CARGO_PKG_VERSION")));
+    let loopback = match url.host_str() {
+        Some("localhost") => true,
+        Some(host) => host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()),
+        None => false,
+    };
+    if loopback {
+        // No proxy can reach this machine's own loopback, whatever the environment says.
+        client = client.no_proxy();
+    }
+    client.build().context("the HTTP client cannot be made")
+}
+
+/// What an endpoint said instead of running: the status, and the beginning of the body.
+async fn refusal(mut response: Response, deadline: Instant) -> String {
+    let mut said = response.status().to_string();
+    if let Some(location) = response.headers().get(reqwest::header::LOCATION) {
+        said.push_str(&format!(", it is at {}", String::from_utf8_lossy(location.as_bytes())));
+    }
+    let mut body = Vec::new();
+    while body.len() < 4 * REFUSAL_CHARACTERS
+        && let Ok(Ok(Some(bytes))) = timeout_at(deadline, response.chunk()).await
+    {
+        body.extend_from_slice(&bytes);
+    }
+    let text = String::from_utf8_lossy(&body);
+    let line: String =
+        text.trim().chars().take(REFUSAL_CHARACTERS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if !line.is_empty() {
+        said.push_str(&format!(": {line}"));
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_what_may_be_secret_in_it() {
+        let url = Url::parse("https://me:secret@example.com/agent?key=secret#secret").unwrap();
+        assert_eq!(named(&url), "https://example.com/agent");
+    }
+
+    #[test]
+    fn a_header_that_was_given_takes_the_place_of_the_usual_one_and_may_repeat() {
+        let given = ["Accept: application/json", "X-A: 1", "x-a:2"].map(str::to_owned);
+        let headers = headers(&given).unwrap();
+        assert_eq!(headers.get_all(ACCEPT).iter().collect::<Vec<_>>(), ["application/json"]);
+        assert_eq!(headers.get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
+        let error = super::headers(&["Authorization secret".to_owned()]).unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn an_event_stream_is_known_by_its_content_type() {
+        assert_eq!(form_of("text/event-stream"), Some(Form::Sse));
+        assert_eq!(form_of("Text/Event-Stream; charset=utf-8"), Some(Form::Sse));
+        assert_eq!(form_of("application/vnd.ag-ui.event+proto"), Some(Form::Protobuf));
+        assert_eq!(form_of("application/json"), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Where streams come from: a file, standard input, a browser's capture, or an agent that is run.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use reqwest::Url;
+use runwire_agui::{CheckOptions, Checker, RunAgentInput};
+
+use super::{Judged, endpoint, har};
+use crate::cli::CheckArgs;
+
+/// So much is read at a time.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// So much of a file says whether it is a browser's capture.
+const HEAD_BYTES: usize = 1024;
+
+/// Judges the streams of the source that the arguments name.
+pub async fn judge(args: &CheckArgs) -> anyhow::Result<Vec<Judged>> {
+    let Some(source) = args.source.as_deref() else { bail!("there is no source to check") };
+    let url = url(source)?;
+    if url.is_none() && (!args.header.is_empty() || args.timeout.is_some()) {
+        bail!("--header and --timeout are for a URL, and {} is none", source.display());
+    }
+    if url.is_some() && args.only.is_some() {
+        bail!("--only is for a HAR file, and a URL is none");
+    }
+    let given = args.input.as_deref().map(read_input).transpose()?;
+    let (bytes, input) = given.unzip();
+    let options = CheckOptions { input, form: None, reduce: !args.no_reduce };
+    if let Some(url) = url {
+        return Ok(vec![endpoint::judge(&url, bytes, options, args).await?]);
+    }
+    let name = source.display().to_string();
+    let judged = if source == Path::new("-") {
+        read_stream(&name, io::stdin().lock(), options, args)
+    } else {
+        let file = std::fs::File::open(source).with_context(|| format!("{name} cannot be read"))?;
+        read_stream(&name, file, options, args)
+    };
+    judged.with_context(|| name.clone())
+}
+
+/// The source as a URL, if it is written as one.
+fn url(source: &Path) -> anyhow::Result<Option<Url>> {
+    let Some(text) = source.to_str().filter(|text| text.starts_with("http://") || text.starts_with("https://")) else {
+        return Ok(None);
+    };
+    Url::parse(text).map(Some).with_context(|| format!("{text} is no URL"))
+}
+
+/// The run input in a file: its bytes, which are sent as they are, and what they mean.
+fn read_input(path: &Path) -> anyhow::Result<(Vec<u8>, RunAgentInput)> {
+    let name = path.display();
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        io::stdin().read_to_end(&mut bytes).context("standard input cannot be read")?;
+    } else {
+        bytes = std::fs::read(path).with_context(|| format!("{name} cannot be read"))?;
+    }
+    let (input, warnings) = RunAgentInput::decode(&bytes).with_context(|| format!("--input {name}"))?;
+    for warning in warnings {
+        eprintln!("runwire: --input {name}: {warning}");
+    }
+    Ok((bytes, input))
+}
+
+/// Judges what a file holds, in pieces: a capture's streams, or the one stream that it is.
+fn read_stream(
+    name: &str,
+    mut source: impl Read,
+    options: CheckOptions,
+    args: &CheckArgs,
+) -> anyhow::Result<Vec<Judged>> {
+    let unreadable = || if name == "-" { "standard input cannot be read" } else { "it cannot be read" };
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+    // A pipe gives what there is, which may be too little to tell.
+    let mut head = source.by_ref().take(HEAD_BYTES as u64);
+    head.read_to_end(&mut chunk).with_context(unreadable)?;
+    if har::is_capture(&chunk) {
+        source.read_to_end(&mut chunk).with_context(unreadable)?;
+        return har::judge(name, &chunk, &options, args.only.as_deref());
+    }
+    if args.only.is_some() {
+        bail!("--only is for a HAR file, and this is none");
+    }
+    let mut checker = Checker::new(options);
+    while !chunk.is_empty() {
+        checker.push(&chunk)?;
+        chunk.clear();
+        source.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut chunk).with_context(unreadable)?;
+    }
+    Ok(vec![Judged { judgement: checker.finish()?, source: name.to_owned() }])
+}

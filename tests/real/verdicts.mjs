@@ -1,0 +1,56 @@
+// Runs many AG-UI streams through `HttpAgent` of `@ag-ui/client`, in this process and without a socket, and prints what an
+// application built on it would have got of each.
+
+import { readFileSync } from "node:fs";
+import { readFlags, report } from "./command-line.mjs";
+
+const flags = readFlags({ streams: { type: "string" } }, ["streams"]);
+
+// The client warns and logs by itself; what it made of a stream is in the document.
+for (const level of ["warn", "error", "log", "info", "debug"]) console[level] = () => {};
+
+// What escapes the client's own promise belongs to the stream that was being run.
+let unhandled = [];
+for (const kind of ["uncaughtException", "unhandledRejection"]) {
+  process.on(kind, (error) => unhandled.push(String(error?.message ?? error)));
+}
+
+const { HttpAgent } = await import("@ag-ui/client");
+
+/** One line: `{input, events}`. */
+async function run({ input, events }) {
+  unhandled = [];
+  // One event a turn of the event loop: a rejection in the same chunk as earlier events loses those that the client has
+  // read and not yet applied.
+  const waiting = events.map((event) => new TextEncoder().encode(`data: ${JSON.stringify(event)}\n\n`));
+  const body = new ReadableStream({
+    async pull(controller) {
+      await new Promise(setImmediate);
+      const next = waiting.shift();
+      if (next === undefined) controller.close();
+      else controller.enqueue(next);
+    },
+  });
+  const agent = new HttpAgent({
+    url: "http://in-process.invalid/",
+    threadId: input.threadId,
+    initialState: input.state,
+    initialMessages: input.messages,
+    fetch: async () => new Response(body, { headers: { "content-type": "text/event-stream" } }),
+  });
+  const types = [];
+  let error = null;
+  try {
+    await agent.runAgent({ runId: input.runId }, { onEvent: ({ event }) => void types.push(event.type) });
+  } catch (caught) {
+    error = String(caught?.message ?? caught);
+  }
+  return { error, types, messages: agent.messages, state: agent.state ?? null, unhandled };
+}
+
+const verdicts = [];
+setTimeout(() => report({ verdicts }, `not all streams were run after ${flags.timeoutMs / 1000} s`), flags.timeoutMs);
+for (const line of readFileSync(flags.streams, "utf8").split("\n")) {
+  if (line !== "") verdicts.push(await run(JSON.parse(line)));
+}
+report({ verdicts });
