@@ -86,7 +86,7 @@ pub(super) fn entry(rule: WarningRule) -> RuleEntry {
         ),
         WarningRule::TextTarget => streams(
             "events/text-messages#events",
-            "Streamed text names a message whose content is text, not one that consists of parts.",
+            "Streamed text names a message whose content is text, and streamed arguments a call that is still held: a snapshot may have taken either away.",
             run!(
                 r#"{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m1","role":"user","content":[{"type":"text","text":"Hi"}]}]}"#,
                 text!(START),
