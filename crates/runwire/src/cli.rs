@@ -40,6 +40,9 @@ pub enum Command {
     Check(CheckArgs),
 }
 
+/// Where a server listens, and where the commands look for one, unless they are told otherwise.
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7171";
+
 /// Where a server listens and what it keeps its runs in.
 #[derive(Debug, Args)]
 pub struct ListenArgs {

@@ -36,8 +36,9 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<Exit> {
     let client = Server::new(&address, None)?;
     let before = client.runs(&RunFilter { limit: Some(1000), ..RunFilter::default() }).await?.runs.len();
 
-    let mut show = Show { printer: Printer::new(io::stdout(), Style::detect()), json: args.json };
-    show.note(&format!("serving {address}, store {store} (SQLite){}", earlier(before)))?;
+    let printer = Printer::new(io::stdout(), Style::detect());
+    let mut show = Show { printer, json: args.json, once: args.once, store };
+    show.note(&format!("serving {address}, store {} (SQLite){}", show.store, earlier(before)))?;
     let started = Instant::now();
     let created = client.create_run(&CreateRun::prompt("demo", &args.prompt)).await?;
     let run_id = created.run_id().to_owned();
@@ -128,7 +129,13 @@ fn summary(show: &mut Show, seen: &Seen, seconds: f64, missed: u64, run_id: &str
     let missing = if missed == 0 { "nothing missed".to_owned() } else { format!("{missed} MISSED") };
     show.headline(&format!("resumed at frame {resumed}, {missing}"))?;
     let mut out = io::stdout();
-    writeln!(out, "\nopen next:")?;
+    if show.once {
+        // This server is about to go; the run stays.
+        let listen = address.trim_start_matches("http://");
+        writeln!(out, "\nstart `runwire serve --listen {listen} --store {}` and open next:", show.store)?;
+    } else {
+        writeln!(out, "\nopen next:")?;
+    }
     writeln!(out, "  curl -N {address}/v2/runs/{run_id}/stream              the run again, frame by frame")?;
     let cut = resumed - 1;
     writeln!(out, "  curl -N '{address}/v2/runs/{run_id}/stream?after={cut}'   from where we came back")?;
@@ -146,6 +153,9 @@ fn summary(show: &mut Show, seen: &Seen, seconds: f64, missed: u64, run_id: &str
 struct Show {
     printer: Printer<io::Stdout>,
     json: bool,
+    /// Whether the server goes when the run has ended.
+    once: bool,
+    store: String,
 }
 
 impl Show {

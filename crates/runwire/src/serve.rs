@@ -7,7 +7,20 @@ use serde_json::json;
 use crate::cli::{ServeArgs, SyncMode};
 use crate::config::Settings;
 use crate::exit::Exit;
-use crate::{signals, start};
+use crate::{cli, signals, start};
+
+/// The arguments of a first run, as they have to be for this server.
+fn first_run(server: &start::Running, tokens: bool) -> String {
+    let agent = server.engine.agents().keys().next().map_or("demo", String::as_str);
+    let mut arguments = format!("{agent} \"Hello\"");
+    if server.address.to_string() != cli::DEFAULT_ADDRESS {
+        arguments.push_str(&format!(" --server http://{}", server.address));
+    }
+    if tokens {
+        arguments.push_str(" --token TOKEN");
+    }
+    arguments
+}
 
 /// Serves until it is told to stop.
 pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
@@ -42,7 +55,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
         if left_behind > 0 {
             println!("  runs     {left_behind} left behind by a server before this one");
         }
-        println!("  try      runwire run {} \"Hello\"", server.engine.agents().keys().next().map_or("demo", |a| a));
+        println!("  try      runwire run {}", first_run(&server, tokens));
     }
     std::io::stdout().flush()?;
     tokio::select! {

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use runwire_agui::proto::ProtoEncoder;
 use runwire_agui::{Event, SseEncoder};
-use runwire_bridge::{Peer, Projection, StoredPayload};
+use runwire_bridge::{Peer, Projection, StoredPayload, TEXT_PAYLOAD};
 use runwire_frame::Frame;
 use runwire_store::{Entry, Store, Tail, TailItem};
 
 use crate::binding::Binding;
 use crate::cursor::EventId;
 use crate::event_stream::{Source, StreamError};
+
+/// From so many bytes on, events wait until the reader has taken those before them.
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Which of a run's exchanges a reader wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +74,10 @@ impl ProjectionSource {
     /// The payload that the frame needs, if it needs one.
     async fn payload(&self, frame: &Frame) -> Result<Option<StoredPayload>, StreamError> {
         let Some(segment) = Projection::needs_payload(frame) else { return Ok(None) };
+        if self.after.is_some_and(|after| frame.seq < after.seq) {
+            // The reader has this event; only that there was one counts for what follows.
+            return Ok(Some(StoredPayload { content_type: TEXT_PAYLOAD.to_owned(), bytes: Bytes::new() }));
+        }
         let payload = self.store.payload(&self.run_id, segment.as_str()).await?;
         Ok(payload.map(|p| StoredPayload { content_type: p.content_type, bytes: p.bytes }))
     }
@@ -114,9 +121,13 @@ impl Source for ProjectionSource {
                 let payload = self.payload(&frame).await?;
                 self.queue.pop_front();
                 self.project(&frame, payload.as_ref())?;
-                if self.done {
+                // What is behind a preview can be far larger than its frame, so a page of frames is no bound for what is
+                // held for a reader that takes nothing (G8).
+                if self.done || self.out.len() >= CHUNK_BYTES {
                     break;
                 }
+                // A cursor far into a long log passes over many frames without waiting for anything.
+                tokio::task::consume_budget().await;
             }
             if !self.out.is_empty() {
                 return Ok(Some(std::mem::take(&mut self.out).into()));
@@ -130,5 +141,87 @@ impl Source for ProjectionSource {
         }
         let rest = std::mem::take(&mut self.out);
         Ok((!rest.is_empty()).then(|| rest.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use runwire_bridge::{Completion, Ending, LogState, Opening, Recorder, ToolOutput};
+    use runwire_frame::{RunStart, Timestamp};
+    use runwire_store::{Append, Created, NewFrame, NewPayload, NewRun, RunUpdate, StoreOptions};
+    use serde_json::{Map, Value};
+
+    use super::*;
+
+    const RESULT_BYTES: usize = 100 * 1024;
+    const RESULTS: usize = 20;
+
+    /// An ended run with results far larger than the frames that tell of them.
+    async fn run_with_large_results(store: &Store) {
+        let new = NewRun {
+            run_id: "run_1".into(),
+            agent_id: "a".into(),
+            session_id: "s".into(),
+            exchange_id: "e".into(),
+            input_digest: String::new(),
+            lane: "default".into(),
+            status: "queued".into(),
+            created_at: 0,
+            principal: None,
+            trigger_kind: "api".into(),
+            agent_revision_id: None,
+            parent_run_id: None,
+            metadata: Value::Null,
+            input: Value::Null,
+        };
+        assert!(matches!(store.create_run(new).await.unwrap(), Created::New(_)));
+        let now = Timestamp::from_unix_millis(0);
+        let start = RunStart {
+            agent_id: "a".into(),
+            agent_revision_id: None,
+            session_id: Some("s".into()),
+            lane: None,
+            trigger_kind: None,
+            attempt: 1,
+            extra: Map::new(),
+        };
+        let mut recorder = Recorder::start(LogState::new("run_1"), now, start);
+        for n in 0..RESULTS {
+            let tool = recorder.open_tool(now, format!("call_{n}"), "t", Opening::default());
+            recorder.arguments_complete(now, &tool, None);
+            let whole = ToolOutput::Text("x".repeat(RESULT_BYTES));
+            let tool = recorder.result(now, tool, true, &whole, None);
+            recorder.end(now, tool, Ending::completed());
+        }
+        let recorded = recorder.complete(now, Completion::default());
+        let frames = recorded.frames.iter().map(|f| NewFrame { seq: f.seq, body: f.encode() });
+        let payloads = recorded.payloads.into_iter().map(|p| NewPayload {
+            segment_id: p.segment_id.as_str().to_owned(),
+            content_type: p.content_type.to_owned(),
+            bytes: p.bytes,
+        });
+        let update = RunUpdate { ended_at: Some(0), ..RunUpdate::default() };
+        let append = Append { frames: frames.collect(), update: Some(update), payloads: payloads.collect() };
+        let mut appender = store.take_ownership("run_1").await.unwrap();
+        appender.enqueue(append).unwrap();
+        appender.progress().flush().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn g8_what_is_held_for_a_reader_is_bounded_however_large_results_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("s.db"), StoreOptions::default()).unwrap();
+        run_with_large_results(&store).await;
+        let tail = store.tail("run_1", 0).await.unwrap();
+        let scope = Scope::WholeRun;
+        let mut source = ProjectionSource::new(store.clone(), "run_1", tail, Peer::Current, Binding::Sse, scope, None);
+        let (mut total, mut largest) = (0, 0);
+        while let Some(chunk) = source.next().await.unwrap() {
+            total += chunk.len();
+            largest = largest.max(chunk.len());
+        }
+        assert!(total > RESULTS * RESULT_BYTES, "every result arrives whole: {total} bytes");
+        assert!(largest < CHUNK_BYTES + RESULT_BYTES + 1024, "{largest} bytes were held at once");
     }
 }
