@@ -159,6 +159,9 @@ impl Settings {
             agents,
             tokens: tokens(&file.tokens)?,
         };
+        if settings.stream_max_age.is_some_and(|age| age < Duration::from_secs(1)) {
+            bail!("stream_max_age: below 1s a reader would be sent away before it has read anything");
+        }
         if settings.tokens.is_none() && !settings.listen.ip().is_loopback() {
             bail!(
                 "`listen` is {}, which other machines can reach, and no tokens are configured; add a `[[tokens]]` \
@@ -249,6 +252,11 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
             }
             options.connect_timeout = table.connect_timeout.unwrap_or(options.connect_timeout);
             options.idle_timeout = table.idle_timeout.unwrap_or(options.idle_timeout);
+            for (key, value) in [("connect_timeout", options.connect_timeout), ("idle_timeout", options.idle_timeout)] {
+                if value.is_zero() {
+                    bail!("{key}: with no time at all every run would fail");
+                }
+            }
             options.capabilities = capabilities(&table.capabilities)?;
             Arc::new(AguiDriver::new(options)?)
         }
@@ -371,6 +379,8 @@ mod tests {
             ("listen = \"0.0.0.0:80\"", "tokens"),
             ("listen = \"here\"", "listen"),
             ("cancel_grace = \"soon\"", "`soon`"),
+            ("stream_max_age = \"0s\"", "stream_max_age"),
+            ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nidle_timeout = \"0s\"", "idle_timeout"),
             ("[agents.\"a/b\"]\ndriver = \"demo\"", "agents.a/b"),
             ("[agents.a]\ndriver = \"agui\"", "`url` is missing"),
             ("[agents.a]\ndriver = \"agui\"\nurl = \"ftp://x/\"", "ftp"),

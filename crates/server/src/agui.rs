@@ -49,8 +49,12 @@ pub(crate) async fn run(
     }
     // A cursor is a place in what this exchange has sent. Where nothing was sent there is none, and starting a run whose
     // first events the client would not be shown is worse than refusing (G7).
-    if after.is_some() && app.store().run_by_exchange(&input.thread_id, &input.run_id).await?.is_none() {
-        return Err(Problem::past_head(0));
+    if after.is_some() {
+        let sent = app.store().run_by_exchange(&input.thread_id, &input.run_id).await?;
+        // Somebody else's exchange is as good as none.
+        if !sent.is_some_and(|(record, _)| principal.may_see(&record)) {
+            return Err(Problem::past_head(0));
+        }
     }
     // A client that declares no version predates 1.0.
     let peer = if input.protocol_version.is_some() { Peer::Current } else { Peer::PreV1 };
