@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use runwire_agui::proto::ProtoEncoder;
-use runwire_agui::{CheckOptions, Checker, Finding, Form, Judgement, ReportedOutcome, Severity, decode_event};
+use runwire_agui::{
+    CheckError, CheckOptions, Checker, Finding, Form, Judgement, ReportedOutcome, Severity, decode_event,
+};
 use serde_json::{Value, json};
 
 const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"t","runId":"r","protocolVersion":"1.0"}"#;
@@ -281,6 +283,46 @@ fn a_stream_is_judged_alike_in_both_bindings_with_the_places_of_each() {
     cut.push(&frames[..starts[1] as usize + 2]).unwrap();
     let rules: Vec<String> = cut.finish().unwrap().findings.iter().map(|finding| finding.rule.to_string()).collect();
     assert_eq!(rules, ["unterminated-event", "truncated-stream"]);
+}
+
+#[test]
+fn a_frame_over_the_limit_cannot_be_checked_and_is_no_violation() {
+    let mut checker = Checker::new(CheckOptions { form: Some(Form::Protobuf), ..CheckOptions::default() });
+    let error = checker.push(b"\x7f\xff\xff\xff").unwrap_err();
+    assert!(matches!(error, CheckError::TooLarge { .. }), "{error}");
+    assert!(!error.to_string().contains("raise"), "nobody can raise the limit of a check: {error}");
+}
+
+#[test]
+fn an_event_over_the_limit_cannot_be_checked_and_nobody_is_told_to_raise_it() {
+    let mut checker = Checker::new(CheckOptions { form: Some(Form::Sse), ..CheckOptions::default() });
+    let piece = vec![b'x'; 1 << 20];
+    let error = (0..=64).find_map(|_| checker.push(&piece).err()).unwrap();
+    assert!(matches!(error, CheckError::TooLarge { .. }), "{error}");
+}
+
+#[test]
+fn a_finding_holds_a_name_of_any_length_cut_and_a_short_one_whole() {
+    let long = "n".repeat(100_000);
+    let cut = format!("{}…", "n".repeat(80));
+    let spaced = "n ".repeat(50_000);
+    let property = format!(r#"{{"type":"CUSTOM","name":"{long}","value":1,"{long}":1,"short":1,"{spaced}":1}}"#);
+    let unknown = format!(r#"{{"type":"{long}"}}"#);
+    let step = format!(r#"{{"type":"STEP_FINISHED","stepName":"{long}"}}"#);
+    let judgement = {
+        let mut checker = Checker::new(CheckOptions { reduce: false, ..CheckOptions::default() });
+        checker.push(run(&[&property, &unknown, &step]).as_bytes()).unwrap();
+        checker.finish().unwrap()
+    };
+    let paths: Vec<_> = judgement.report.warnings.iter().filter_map(|warning| warning.path.as_deref()).collect();
+    assert!(paths.contains(&format!("/{cut}").as_str()) && paths.contains(&"/short"), "{paths:?}");
+    for text in [serde_json::to_string(&judgement.findings).unwrap(), serde_json::to_string(&judgement.report).unwrap()]
+    {
+        assert!(text.contains(&cut), "{text}");
+        assert!(text.len() < 10_000, "{} bytes", text.len());
+    }
+    let error = judgement.report.error.unwrap();
+    assert!(error.message.contains(&format!("{}… ", "n".repeat(79))), "{}", error.message);
 }
 
 #[test]

@@ -10,10 +10,11 @@ mod text;
 
 use std::io::{self, Write as _};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use runwire_agui::{Judgement, ReportedOutcome};
 use serde::Serialize;
 
+use self::text::Plain;
 use crate::cli::{CheckArgs, FormatArg};
 use crate::exit::Exit;
 
@@ -43,7 +44,8 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
         rules::explain(name, args.json, args.format, &mut out.lock())?;
         return Ok(Exit::Done);
     }
-    let judged = source::judge(&args).await?;
+    // What an endpoint or a file said stands in the error, which goes to the terminal.
+    let judged = source::judge(&args).await.map_err(|error| anyhow!("{}", Plain(&format!("{error:#}"))))?;
     let mut out = out.lock();
     match args.format {
         _ if args.json => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::check::finding::{Place, Seen};
+use crate::check::finding::{Place, Seen, name};
 use crate::event::Event;
 
 /// A response that takes at least this long to begin, and then is there at once, was held back on its way.
@@ -107,12 +107,12 @@ impl Adviser {
             }
             Event::Custom(custom) => {
                 if !custom.name.contains(['.', ':', '/']) {
+                    let custom = name(&custom.name);
                     let message = format!(
-                        "The name '{0}' of the CUSTOM event has no prefix; names without one are reserved for the \
-                         protocol, so call it something like com.example.{0}.",
-                        custom.name
+                        "The name '{custom}' of the CUSTOM event has no prefix; names without one are reserved for the \
+                         protocol, so call it something like com.example.{custom}."
                     );
-                    self.give(AdviceRule::UnprefixedName, seen, message, format!("the name {:?}", custom.name));
+                    self.give(AdviceRule::UnprefixedName, seen, message, format!("the name {custom:?}"));
                 }
             }
             Event::Raw(raw) => {

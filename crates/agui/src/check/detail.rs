@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use crate::check::finding::shown;
+use crate::check::finding::{name, shown};
 use crate::enforce::{enforce, found};
 use crate::event::EventType;
 use crate::retired::RetiredShapes;
@@ -64,8 +64,8 @@ fn malformed(mut value: Value) -> Option<Detail> {
 /// An event in words: its type, and what it is about.
 pub(crate) fn named(json: &[u8]) -> String {
     let Ok(value) = serde_json::from_slice::<Value>(json) else { return "no JSON".to_owned() };
-    let event_type = value.get("type").and_then(Value::as_str).unwrap_or("an event without a type");
+    let event_type = name(value.get("type").and_then(Value::as_str).unwrap_or("an event without a type"));
     let about: Vec<String> =
-        NAMES.iter().filter_map(|name| Some(format!("{name} {}", shown(value.get(*name)?)))).collect();
-    if about.is_empty() { event_type.to_owned() } else { format!("{event_type} of {}", about.join(", ")) }
+        NAMES.iter().filter_map(|member| Some(format!("{member} {}", shown(value.get(*member)?)))).collect();
+    if about.is_empty() { event_type } else { format!("{event_type} of {}", about.join(", ")) }
 }

@@ -14,6 +14,10 @@ use crate::warning::WarningRule;
 
 /// Events are shown up to so many characters.
 const EXCERPT_CHARACTERS: usize = 240;
+/// A name or a value in a message is shown up to so many characters.
+const NAME_CHARACTERS: usize = 80;
+/// A message of which there may be very many has so many characters.
+const MESSAGE_CHARACTERS: usize = 400;
 
 /// How grave a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -226,13 +230,42 @@ pub(crate) fn excerpt(json: &[u8]) -> String {
 
 /// A value as its JSON, cut at a sensible length.
 pub(crate) fn shown(value: &Value) -> String {
-    cut(&value.to_string(), 80)
+    name(&value.to_string())
+}
+
+/// A name or a value that came with the stream, cut at a sensible length.
+pub(crate) fn name(text: &str) -> String {
+    cut(text, NAME_CHARACTERS)
+}
+
+/// A message about the stream, in which each name that came with it is cut at a sensible length. A name is told from the
+/// words around it by its length alone, since no word of ours has as many characters.
+pub(crate) fn message(text: &str) -> String {
+    let words = text.split_inclusive(char::is_whitespace).map(|word| {
+        let space = if word.ends_with(char::is_whitespace) { " " } else { "" };
+        name(word.trim_end()) + space
+    });
+    words.collect()
+}
+
+/// A message of which a stream may call for very many: names are cut, and so is the whole.
+pub(crate) fn short_message(text: &str) -> String {
+    cut(&message(text), MESSAGE_CHARACTERS)
+}
+
+/// A JSON Pointer, of which each name and the whole are cut at a sensible length.
+pub(crate) fn short_path(path: &str) -> String {
+    let names = path.split('/').map(|part| shortened(part, NAME_CHARACTERS));
+    shortened(&names.collect::<Vec<_>>().join("/"), MESSAGE_CHARACTERS)
 }
 
 fn cut(text: &str, characters: usize) -> String {
-    let mut cut: String = text.chars().take(characters).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(characters).is_some() {
-        cut.push('…');
+    shortened(text, characters).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn shortened(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
-    cut
 }

@@ -201,10 +201,7 @@ impl Reader {
             Self::Sse(reader) => reader.push(bytes, at, out),
             Self::Lines(reader) => reader.push(bytes, at, out),
             Self::Array(reader) => reader.push(bytes, at, out),
-            Self::Frames(reader) => {
-                reader.push(bytes, at, out);
-                Ok(())
-            }
+            Self::Frames(reader) => reader.push(bytes, at, out),
         }
     }
 

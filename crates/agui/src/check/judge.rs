@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::check::CheckError;
 use crate::check::advice::Adviser;
 use crate::check::detail::{Detail, detail, named};
-use crate::check::finding::{CheckRule, Finding, Place, Seen, shown};
+use crate::check::finding::{CheckRule, Earlier, Finding, Place, Seen, message, short_message, short_path, shown};
 use crate::check::form::{Form, Payload, Recorded, Recording};
 use crate::check::origins::Origins;
 use crate::check::report::{Report, ReportedError, ReportedOutcome, ReportedRun};
@@ -204,7 +204,8 @@ impl Checker {
             StreamEnd::Completed { .. } => (ReportedOutcome::Completed, None),
             StreamEnd::Truncated { .. } => (ReportedOutcome::Truncated, None),
             StreamEnd::Rejected { violation, .. } => {
-                let error = ReportedError { rule: violation.rule, message: violation.message, event: violation.event };
+                let Violation { rule, event, .. } = violation;
+                let error = ReportedError { rule, message: message(&violation.message), event };
                 (ReportedOutcome::Rejected, Some(error))
             }
         };
@@ -261,15 +262,18 @@ impl Checker {
         }
     }
 
-    fn warn(&mut self, warning: Warning, seen: Seen<'_>) {
+    fn warn(&mut self, mut warning: Warning, seen: Seen<'_>) {
         if self.warnings.len() == MOST_WARNINGS {
             self.untold_warnings += 1;
             return;
         }
         let found = match seen.payload {
             Some(Payload::Json(json)) => place_in(json, warning.path.as_deref()).unwrap_or_else(|| named(json)),
-            _ => warning.message.clone(),
+            _ => short_message(&warning.message),
         };
+        // Warnings are kept to the end, and the names in them may be as long as the stream makes them.
+        warning.message = short_message(&warning.message);
+        warning.path = warning.path.as_deref().map(short_path);
         let rule = CheckRule::Warning(warning.rule);
         let mut finding = Finding::new(rule, seen, warning.message.clone(), found);
         finding.path.clone_from(&warning.path);
@@ -279,24 +283,26 @@ impl Checker {
 
     fn violation(&self, violation: &Violation, seen: Seen<'_>) -> Finding {
         let rule = CheckRule::Violation(violation.rule);
+        let told = message(&violation.message);
         let json = match seen.payload {
             Some(Payload::Json(json)) => json,
             Some(Payload::Undecodable(reason)) => {
-                return Finding::new(rule, seen, violation.message.clone(), reason.clone());
+                return Finding::new(rule, seen, told, reason.clone());
             }
             Some(Payload::UnknownArm(_)) | None => {
-                return Finding::new(rule, seen, violation.message.clone(), "a frame of an unknown type".to_owned());
+                return Finding::new(rule, seen, told, "a frame of an unknown type".to_owned());
             }
         };
         if let Some(Detail { path, expected, found }) = detail(violation.rule, json) {
-            let mut finding = Finding::new(rule, seen, violation.message.clone(), found);
-            finding.path = path;
+            let mut finding = Finding::new(rule, seen, told, found);
+            finding.path = path.as_deref().map(short_path);
             finding.expected = expected;
             return finding;
         }
         let event = decode_event(json, seen.place.event).ok().and_then(|decoded| decoded.event);
-        let mut finding = Finding::new(rule, seen, violation.message.clone(), named(json));
-        finding.contradicts = event.and_then(|event| self.origins.contradicted(violation.rule, &event));
+        let mut finding = Finding::new(rule, seen, told, named(json));
+        let earlier = event.and_then(|event| self.origins.contradicted(violation.rule, &event));
+        finding.contradicts = earlier.map(|earlier| Earlier { what: message(&earlier.what), ..earlier });
         finding
     }
 

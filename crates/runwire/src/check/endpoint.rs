@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
 use runwire_agui::{CheckOptions, Checker, Form, PROTOCOL_VERSION, RunAgentInput, proto};
 use serde_json::json;
@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::Judged;
+use super::text::Plain;
 use crate::cli::CheckArgs;
 
 /// A host that does not answer a connection by then is not there.
@@ -55,6 +56,12 @@ pub async fn judge(
         });
         bail!("{name} answered with {said}, which is no event stream; a client would not read it");
     };
+    if let Some(encoding) = encoding_of(response.headers()) {
+        bail!(
+            "{name} answered with Content-Encoding {encoding}, which was not asked for and is not read; have the agent or \
+             its proxy send event streams as they are"
+        );
+    }
     let mut checker = Checker::new(CheckOptions { form: Some(form), ..options });
     // What comes after a violation changes nothing, and a client would not wait for it.
     while !checker.is_rejected() {
@@ -66,7 +73,8 @@ pub async fn judge(
             }
             Ok(Err(error)) => {
                 // A client sees a stream that stopped short, unless its runs have ended.
-                eprintln!("runwire: the connection to {name} broke: {:#}", anyhow!(error.without_url()));
+                let reason = format!("{:#}", anyhow!(error.without_url()));
+                eprintln!("runwire: the connection to {name} broke: {}", Plain(&reason));
                 checker.ended_at(sent.elapsed());
                 break;
             }
@@ -90,8 +98,21 @@ pub fn form_of(content_type: &str) -> Option<Form> {
     essence.eq_ignore_ascii_case(proto::MEDIA_TYPE).then_some(Form::Protobuf)
 }
 
+/// How a response is encoded, when that is any way but as it is.
+fn encoding_of(headers: &HeaderMap) -> Option<String> {
+    let told = headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let told = told.collect::<Vec<_>>().join(", ");
+    let codings = told.split(',').map(str::trim).filter(|coding| !coding.is_empty());
+    let changed = codings.into_iter().any(|coding| !coding.eq_ignore_ascii_case("identity"));
+    changed.then_some(told)
+}
+
 /// A URL as it may be shown: without what people put secrets in.
 pub fn named(url: &Url) -> String {
+    if url.cannot_be_a_base() {
+        // Such as data: and blob:, whose rest is one piece.
+        return format!("{}:…", url.scheme());
+    }
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
@@ -160,8 +181,9 @@ fn client(url: &Url) -> anyhow::Result<Client> {
 /// What an endpoint said instead of running: the status, and the beginning of the body.
 async fn refusal(mut response: Response, deadline: Instant) -> String {
     let mut said = response.status().to_string();
-    if let Some(location) = response.headers().get(reqwest::header::LOCATION) {
-        said.push_str(&format!(", it is at {}", String::from_utf8_lossy(location.as_bytes())));
+    if let Some(location) = response.headers().get(LOCATION) {
+        let target = location.to_str().ok().and_then(|location| response.url().join(location).ok());
+        said.push_str(&target.map_or(", it is elsewhere".to_owned(), |url| format!(", it is at {}", named(&url))));
     }
     let mut body = Vec::new();
     while body.len() < 4 * REFUSAL_CHARACTERS
@@ -170,10 +192,9 @@ async fn refusal(mut response: Response, deadline: Instant) -> String {
         body.extend_from_slice(&bytes);
     }
     let text = String::from_utf8_lossy(&body);
-    let line: String =
-        text.trim().chars().take(REFUSAL_CHARACTERS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line: String = text.trim().chars().take(REFUSAL_CHARACTERS).collect();
     if !line.is_empty() {
-        said.push_str(&format!(": {line}"));
+        said.push_str(&format!(": {}", Plain(&line)));
     }
     said
 }
@@ -188,6 +209,7 @@ mod tests {
     fn a_url_is_shown_without_what_may_be_secret_in_it() {
         let url = Url::parse("https://me:secret@example.com/agent?key=secret#secret").unwrap();
         assert_eq!(named(&url), "https://example.com/agent");
+        assert_eq!(named(&Url::parse("data:text/event-stream,secret").unwrap()), "data:…");
     }
 
     #[test]

@@ -4,9 +4,11 @@ use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Url;
-use runwire_agui::{CheckOptions, Checker};
-use serde::Deserialize;
+use runwire_agui::{CheckError, CheckOptions, Checker, Judgement};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
+use super::text::Plain;
 use super::{Judged, endpoint};
 
 #[derive(Deserialize)]
@@ -16,34 +18,75 @@ struct Har {
 
 #[derive(Deserialize)]
 struct Log {
-    entries: Vec<Entry>,
+    entries: Vec<Option<Entry>>,
 }
 
-#[derive(Deserialize)]
+/// A request and its response. Browsers and their extensions leave out, or null, what they do not have, and one entry of
+/// that kind must not make the others unreadable.
+#[derive(Default, Deserialize)]
 struct Entry {
-    request: Request,
-    response: Response,
+    #[serde(default, deserialize_with = "if_readable")]
+    request: Option<Request>,
+    #[serde(default, deserialize_with = "if_readable")]
+    response: Option<Response>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Request {
-    method: String,
-    url: String,
+    #[serde(default, deserialize_with = "if_readable")]
+    method: Option<String>,
+    #[serde(default, deserialize_with = "if_readable")]
+    url: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Response {
-    #[serde(default)]
-    content: Content,
+    #[serde(default, deserialize_with = "if_readable")]
+    status: Option<i64>,
+    #[serde(default, deserialize_with = "if_readable")]
+    content: Option<Content>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Content {
-    #[serde(default)]
-    mime_type: String,
+    #[serde(default, deserialize_with = "if_readable")]
+    mime_type: Option<String>,
+    #[serde(default, deserialize_with = "if_readable")]
     text: Option<String>,
+    #[serde(default, deserialize_with = "if_readable")]
     encoding: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Readable<T> {
+    Yes(T),
+    No(IgnoredAny),
+}
+
+fn if_readable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(member: D) -> Result<Option<T>, D::Error> {
+    Ok(match Readable::deserialize(member)? {
+        Readable::Yes(value) => Some(value),
+        Readable::No(_) => None,
+    })
+}
+
+/// Why a response is not judged.
+#[derive(Debug, thiserror::Error)]
+enum Unjudged {
+    #[error("the capture holds no response")]
+    NoResponse,
+    #[error("the capture does not say of what media type its response is")]
+    NoMediaType,
+    #[error("it was refused with status {0}")]
+    Refused(i64),
+    #[error("the capture does not hold the body; save it with content")]
+    NoBody,
+    #[error("the body is said to be base64, and is not")]
+    NotBase64,
+    #[error(transparent)]
+    Unreadable(#[from] CheckError),
 }
 
 /// Whether a document that begins so is a HAR file: an object whose first member is `log`.
@@ -60,40 +103,64 @@ pub fn judge(name: &str, har: &[u8], options: &CheckOptions, only: Option<&str>)
         serde_json::from_slice(har).context("it begins like a HAR file, but cannot be read as one")?;
     let requests = entries.len();
     let mut judged = Vec::new();
-    let mut without_body = Vec::new();
-    for (number, Entry { request, response: Response { content } }) in entries.into_iter().enumerate() {
-        let Some(form) = endpoint::form_of(&content.mime_type) else { continue };
-        if only.is_some_and(|part| !request.url.contains(part)) {
+    let mut skipped = false;
+    let mut without_body = false;
+    for (number, entry) in entries.into_iter().enumerate() {
+        let Entry { request, response } = entry.unwrap_or_default();
+        let Request { method, url } = request.unwrap_or_default();
+        if only.is_some_and(|part| !url.as_deref().is_some_and(|url| url.contains(part))) {
             continue;
         }
-        // One URL is usually asked many times, so the name says which request it was.
-        let url = Url::parse(&request.url).map_or_else(|_| request.url.clone(), |url| endpoint::named(&url));
-        let source = format!("{} {url} (request {})", request.method, number + 1);
-        let Some(text) = content.text else {
-            without_body.push(source);
-            continue;
-        };
-        let body = match content.encoding.as_deref() {
-            Some("base64") => STANDARD.decode(text).with_context(|| format!("the body of {source} is not base64"))?,
-            _ => text.into_bytes(),
-        };
-        let mut checker = Checker::new(CheckOptions { form: Some(form), ..options.clone() });
-        checker.push(&body).with_context(|| source.clone())?;
-        let judgement = checker.finish().with_context(|| source.clone())?;
-        judged.push(Judged { judgement, source });
-    }
-    for source in &without_body {
-        eprintln!("runwire: {name} does not hold the body of {source}; save the capture with content");
+        let source = called(method.as_deref(), url.as_deref(), number + 1);
+        match judge_response(response, options) {
+            Ok(Some(judgement)) => judged.push(Judged { judgement, source }),
+            Ok(None) => {}
+            Err(reason) => {
+                skipped = true;
+                without_body |= matches!(reason, Unjudged::NoBody);
+                let line = format!("{name}: {source} is skipped: {reason}");
+                eprintln!("runwire: {}", Plain(&line));
+            }
+        }
     }
     if judged.is_empty() {
-        let reason = match (without_body.is_empty(), only) {
-            (false, _) => "the bodies of its event streams were not saved".to_owned(),
-            (true, Some(part)) => format!("none of its {requests} responses is an event stream from a URL with {part}"),
-            (true, None) => format!("none of its {requests} responses is an event stream"),
+        let reason = match (without_body, skipped, only) {
+            (true, ..) => "the bodies of its event streams were not saved".to_owned(),
+            (false, true, _) => "what may be an event stream in it was skipped".to_owned(),
+            (false, false, Some(part)) => {
+                format!("none of its {requests} responses is an event stream from a URL with {part}")
+            }
+            (false, false, None) => format!("none of its {requests} responses is an event stream"),
         };
         bail!("there is nothing to check: {reason}");
     }
     Ok(judged)
+}
+
+/// What a stream of a capture is called. One URL is usually asked many times, so the name says which request it was.
+fn called(method: Option<&str>, url: Option<&str>, number: usize) -> String {
+    let method = method.unwrap_or("a request");
+    // A URL that cannot be taken apart may hold a secret anywhere.
+    let url = url.and_then(|url| Url::parse(url).ok()).map_or("without a URL".to_owned(), |url| endpoint::named(&url));
+    format!("{method} {url} (request {number})")
+}
+
+/// Judges a response; `None` when it is no event stream.
+fn judge_response(response: Option<Response>, options: &CheckOptions) -> Result<Option<Judgement>, Unjudged> {
+    let Response { status, content } = response.ok_or(Unjudged::NoResponse)?;
+    let Content { mime_type, text, encoding } = content.ok_or(Unjudged::NoMediaType)?;
+    let Some(form) = endpoint::form_of(&mime_type.ok_or(Unjudged::NoMediaType)?) else { return Ok(None) };
+    if let Some(status) = status.filter(|status| !(200..300).contains(status)) {
+        return Err(Unjudged::Refused(status));
+    }
+    let text = text.ok_or(Unjudged::NoBody)?;
+    let body = match encoding.as_deref() {
+        Some("base64") => STANDARD.decode(text).map_err(|_| Unjudged::NotBase64)?,
+        _ => text.into_bytes(),
+    };
+    let mut checker = Checker::new(CheckOptions { form: Some(form), ..options.clone() });
+    checker.push(&body)?;
+    Ok(Some(checker.finish()?))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What was found, as SARIF 2.1.0.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use runwire_agui::{CheckRule, Finding, Severity};
@@ -17,10 +18,6 @@ pub fn document(judged: &[Judged]) -> Value {
         .iter()
         .flat_map(|stream| stream.judgement.findings.iter().map(|finding| result(finding, &stream.source, &rules)))
         .collect();
-    let artifacts: Vec<Value> = judged
-        .iter()
-        .map(|stream| json!({ "location": { "uri": uri(&stream.source) }, "length": stream.judgement.stream.bytes }))
-        .collect();
     json!({
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",
         "version": "2.1.0",
@@ -30,10 +27,30 @@ pub fn document(judged: &[Judged]) -> Value {
                 "version": env!("CARGO_PKG_VERSION"),
                 "rules": rules.iter().map(|rule| descriptor(*rule)).collect::<Vec<_>>(),
             }},
-            "artifacts": artifacts,
+            "artifacts": artifacts(judged),
             "results": results,
         }],
     })
+}
+
+/// Each source once. One that gave several streams of different lengths has no length of its own.
+fn artifacts(judged: &[Judged]) -> Vec<Value> {
+    let mut lengths: BTreeMap<String, Option<u64>> = BTreeMap::new();
+    for stream in judged {
+        let length = Some(stream.judgement.stream.bytes);
+        lengths
+            .entry(uri(&stream.source))
+            .and_modify(|known| *known = known.filter(|_| *known == length))
+            .or_insert(length);
+    }
+    let artifact = |(uri, length): (String, Option<u64>)| {
+        let mut artifact = json!({ "location": { "uri": uri } });
+        if let Some(length) = length {
+            artifact["length"] = length.into();
+        }
+        artifact
+    };
+    lengths.into_iter().map(artifact).collect()
 }
 
 fn descriptor(rule: CheckRule) -> Value {

@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail};
 use reqwest::Url;
 use runwire_agui::{CheckOptions, Checker, RunAgentInput};
 
+use super::text::Plain;
 use super::{Judged, endpoint, har};
 use crate::cli::CheckArgs;
 
@@ -43,10 +44,12 @@ pub async fn judge(args: &CheckArgs) -> anyhow::Result<Vec<Judged>> {
 
 /// The source as a URL, if it is written as one.
 fn url(source: &Path) -> anyhow::Result<Option<Url>> {
-    let Some(text) = source.to_str().filter(|text| text.starts_with("http://") || text.starts_with("https://")) else {
-        return Ok(None);
-    };
-    Url::parse(text).map(Some).with_context(|| format!("{text} is no URL"))
+    let Some(text) = source.to_str() else { return Ok(None) };
+    let schemes = ["http://", "https://"];
+    let written = |scheme: &&str| text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
+    let Some(scheme) = schemes.into_iter().find(written) else { return Ok(None) };
+    // It is not repeated, since it may hold a secret and cannot be taken apart.
+    Url::parse(text).map(Some).with_context(|| format!("the source that begins with {scheme} is no URL"))
 }
 
 /// The run input in a file: its bytes, which are sent as they are, and what they mean.
@@ -60,7 +63,7 @@ fn read_input(path: &Path) -> anyhow::Result<(Vec<u8>, RunAgentInput)> {
     }
     let (input, warnings) = RunAgentInput::decode(&bytes).with_context(|| format!("--input {name}"))?;
     for warning in warnings {
-        eprintln!("runwire: --input {name}: {warning}");
+        eprintln!("runwire: --input {name}: {}", Plain(&warning.to_string()));
     }
     Ok((bytes, input))
 }

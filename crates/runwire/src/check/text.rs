@@ -1,5 +1,6 @@
 //! What was found, for a person.
 
+use std::fmt::{self, Write as _};
 use std::io;
 
 use runwire_agui::{Finding, ReportedOutcome, Severity};
@@ -9,12 +10,22 @@ use super::Judged;
 /// So many findings of a stream are told; a stream that is wrong everywhere says nothing new after them.
 const MOST_FINDINGS: usize = 50;
 
+/// Text that came from outside, on one line: a terminal would obey the control characters in it, so each is a space.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<'a>(pub &'a str);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| formatter.write_char(if c.is_control() { ' ' } else { c }))
+    }
+}
+
 /// Prints each stream: what was found, the runs, the verdict last. `kept` is whether messages and state were built.
 pub fn print(judged: &[Judged], kept: bool, out: &mut impl io::Write) -> io::Result<()> {
     for (index, stream) in judged.iter().enumerate() {
         if judged.len() > 1 {
             let gap = if index > 0 { "\n" } else { "" };
-            writeln!(out, "{gap}{}", stream.source)?;
+            writeln!(out, "{gap}{}", Plain(&stream.source))?;
         }
         print_stream(stream, kept, out)?;
     }
@@ -35,8 +46,8 @@ fn print_stream(stream: &Judged, kept: bool, out: &mut impl io::Write) -> io::Re
         writeln!(out, "… and {untold} more warnings; --format json tells up to 10000\n")?;
     }
     for run in &report.runs {
-        let id = run.run_id.as_deref().unwrap_or("(not started)");
-        let message = run.message.as_deref().map(|m| format!(": {m}")).unwrap_or_default();
+        let id = Plain(run.run_id.as_deref().unwrap_or("(not started)"));
+        let message = run.message.as_deref().map(|m| format!(": {}", Plain(m))).unwrap_or_default();
         writeln!(out, "run       {id} ended: {}{message}", run.ending)?;
     }
     let delivered = judgement.stream.delivered;
@@ -51,7 +62,8 @@ fn print_stream(stream: &Judged, kept: bool, out: &mut impl io::Write) -> io::Re
             writeln!(out, "truncated: the stream ends without RUN_FINISHED or RUN_ERROR; the run has no outcome")
         }
         (ReportedOutcome::Rejected, Some(error)) => {
-            writeln!(out, "rejected  at event {} by rule {}: {}", error.event, error.rule.as_str(), error.message)
+            let message = Plain(&error.message);
+            writeln!(out, "rejected  at event {} by rule {}: {message}", error.event, error.rule.as_str())
         }
         (ReportedOutcome::Rejected, None) => writeln!(out, "rejected"),
     }
@@ -60,20 +72,20 @@ fn print_stream(stream: &Judged, kept: bool, out: &mut impl io::Write) -> io::Re
 fn print_finding(finding: &Finding, out: &mut impl io::Write) -> io::Result<()> {
     let Finding { rule, severity, message, event, offset, .. } = finding;
     writeln!(out, "{severity:<9} {rule} at event {event}, byte {offset}")?;
-    writeln!(out, "          {message}")?;
+    writeln!(out, "          {}", Plain(message))?;
     if let Some(excerpt) = &finding.excerpt {
-        writeln!(out, "  event     {excerpt}")?;
+        writeln!(out, "  event     {}", Plain(excerpt))?;
     }
     if let Some(path) = &finding.path {
-        writeln!(out, "  at        {path}")?;
+        writeln!(out, "  at        {}", Plain(path))?;
     }
     // Advice says both in its message.
     if *severity < Severity::Advice {
-        writeln!(out, "  expected  {}", finding.expected)?;
-        writeln!(out, "  came      {}", finding.found)?;
+        writeln!(out, "  expected  {}", Plain(&finding.expected))?;
+        writeln!(out, "  came      {}", Plain(&finding.found))?;
     }
     if let Some(earlier) = &finding.contradicts {
-        writeln!(out, "  earlier   event {}, byte {}, {}", earlier.event, earlier.offset, earlier.what)?;
+        writeln!(out, "  earlier   event {}, byte {}, {}", earlier.event, earlier.offset, Plain(&earlier.what))?;
     }
     writeln!(out, "  see       {}\n", finding.page)
 }

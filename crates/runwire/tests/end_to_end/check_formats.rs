@@ -55,6 +55,27 @@ async fn text_shows_the_event_what_was_expected_and_the_earlier_event() {
 }
 
 #[tokio::test]
+async fn text_passes_no_control_character_of_the_stream_to_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    // An escape sequence, a line of its own, DEL, and the one-character CSI.
+    let sly = r"\u001b[31mred\nconforms\u007f\u009b2J";
+    let event = |text: &str| text.replace("SLY", sly) + "\n";
+    let error = event(r#"{"type":"RUN_STARTED","threadId":"t","runId":"SLY"}"#)
+        + &event(r#"{"type":"SLY","SLY":1}"#)
+        + &event(r#"{"type":"CUSTOM","name":"SLY","value":1,"SLY":1}"#)
+        + &event(r#"{"type":"RUN_ERROR","message":"SLY"}"#);
+    let violation = event(r#"{"type":"RUN_STARTED","threadId":"t","runId":"SLY"}"#)
+        + &event(r#"{"type":"STEP_STARTED","stepName":"SLY"}"#)
+        + &event(r#"{"type":"STEP_STARTED","stepName":"SLY"}"#);
+    for (stream, code) in [(error, 0), (violation, 1)] {
+        let text = printed(folder.path(), &stream, "text", code).await;
+        assert!(text.contains("[31mred conforms  2J"), "{text:?}");
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("conforms") && line != "conforms to AG-UI 1.0"), "{text:?}");
+    }
+}
+
+#[tokio::test]
 async fn text_tells_no_more_warnings_than_a_person_reads_and_always_the_violation() {
     let folder = tempfile::tempdir().unwrap();
     let mut lines: Vec<&str> = STREAM.lines().collect();

@@ -104,6 +104,62 @@ async fn each_event_stream_of_a_browsers_capture_is_checked_under_its_url() {
 }
 
 #[tokio::test]
+async fn an_odd_entry_of_a_capture_is_named_and_skipped_and_the_rest_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = sse(&events());
+    let whole = har(&[("https://app.example/good", "text/event-stream", Some(good.as_str()), None); 8]);
+    let mut capture: Value = serde_json::from_str(&whole).unwrap();
+    let entries = capture["log"]["entries"].as_array_mut().unwrap();
+    for (index, entry) in entries.iter_mut().enumerate().take(7) {
+        entry["request"]["url"] = format!("https://app.example/odd{index}?key=secret").into();
+    }
+    entries[0]["response"] = Value::Null;
+    entries[1].as_object_mut().unwrap().remove("response");
+    entries[2]["response"]["content"] = Value::Null;
+    entries[3]["response"]["content"]["mimeType"] = Value::Null;
+    entries[4]["response"]["content"]["encoding"] = "base64".into();
+    entries[5]["response"]["status"] = 500.into();
+    entries[6]["request"]["url"] = "secret".into();
+    entries[6]["response"]["content"]["text"] = 7.into();
+    entries.push(Value::Null);
+    std::fs::write(folder.path().join("network.har"), capture.to_string()).unwrap();
+    let done = run(folder.path(), &["check", "network.har", "--format", "json"]).await.exits(0);
+    let sources: Vec<Value> = done.json_lines().iter().map(|report| report["source"].clone()).collect();
+    assert_eq!(sources, ["POST https://app.example/good (request 8)"]);
+    for words in [
+        "odd0 (request 1) is skipped",
+        "odd1 (request 2) is skipped",
+        "odd2 (request 3) is skipped",
+        "odd3 (request 4) is skipped",
+        "odd4 (request 5) is skipped: the body is said to be base64",
+        "odd5 (request 6) is skipped: it was refused with status 500",
+        "POST without a URL (request 7) is skipped: the capture does not hold the body",
+        "(request 9) is skipped",
+    ] {
+        assert!(done.stderr.contains(words), "{words} is not in\n{}", done.stderr);
+    }
+    assert!(!done.stderr.contains("secret"), "{}", done.stderr);
+}
+
+#[tokio::test]
+async fn sarif_lists_a_source_of_several_streams_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, part) = (sse(&events()), sse(&events()[..1]));
+    let capture = har(&[
+        ("https://a.example/", "text/event-stream", Some(&whole), None),
+        ("https://a.example/", "text/event-stream", Some(&part), None),
+        ("https://b.example/", "text/event-stream", Some(&whole), None),
+    ]);
+    std::fs::write(folder.path().join("network.har"), capture).unwrap();
+    let log = run(folder.path(), &["check", "network.har", "--format", "sarif"]).await.exits(1).json_lines().remove(0);
+    let expected = json!([
+        { "location": { "uri": "https://a.example/" } },
+        { "location": { "uri": "https://b.example/" }, "length": whole.len() },
+    ]);
+    assert_eq!(log["runs"][0]["artifacts"], expected);
+}
+
+#[tokio::test]
 async fn a_capture_without_an_event_stream_cannot_be_checked() {
     let folder = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
@@ -171,6 +227,17 @@ async fn a_url_is_sent_the_input_and_the_headers_and_its_answer_is_judged() {
 }
 
 #[tokio::test]
+async fn the_scheme_of_a_url_may_be_written_in_capitals_and_an_identity_encoding_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = r#"{ "threadId": "t", "runId": "r", "messages": [], "protocolVersion": "1.0" }"#;
+    std::fs::write(folder.path().join("input.json"), input).unwrap();
+    let plain = head("200 OK", "text/event-stream\r\nContent-Encoding: identity") + &sse(&events());
+    let (url, _served) = answering(vec![(0, plain)]).await;
+    let url = url.replace("http://", "HTTP://");
+    run(folder.path(), &["check", &url, "--input", "input.json"]).await.exits(0);
+}
+
+#[tokio::test]
 async fn without_an_input_a_greeting_is_sent_and_the_answer_has_to_be_to_it() {
     let folder = tempfile::tempdir().unwrap();
     let (url, served) = answering(vec![(0, head("200 OK", "text/event-stream") + &sse(&events()))]).await;
@@ -233,14 +300,29 @@ async fn an_agent_that_cannot_be_asked_is_exit_2_and_says_why() {
     let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     check(&format!("http://{unused}/"), &[]).await.could_not(&["cannot be reached"]);
     check("http://", &[]).await.could_not(&["http:// is no URL"]);
+    let secret = run(folder.path(), &["check", "https://me:secret@host:port/?key=secret"]).await.exits(2);
+    assert!(secret.stderr.contains("is no URL") && !secret.stderr.contains("secret"), "{}", secret.stderr);
     let refuse = |status: &str, body: &str| vec![(0, head(status, "application/json") + body)];
     let (url, _served) = answering(refuse("401 Unauthorized", r#"{"title":"no token"}"#)).await;
     check(&url, &[]).await.could_not(&["refused to run: 401 Unauthorized", "no token"]);
     let (url, _served) = answering(refuse("200 OK", "{}")).await;
     check(&url, &[]).await.could_not(&["application/json", "no event stream"]);
-    let moved = "HTTP/1.1 307 Moved\r\nLocation: https://elsewhere.example/\r\nContent-Length: 0\r\n\r\n";
+    let moved =
+        "HTTP/1.1 307 Moved\r\nLocation: https://me:secret@elsewhere.example/?key=secret\r\nContent-Length: 0\r\n\r\n";
     let (url, _served) = answering(vec![(0, moved.to_owned())]).await;
-    check(&url, &[]).await.could_not(&["307", "it is at https://elsewhere.example/"]);
+    let done = run(folder.path(), &["check", &url]).await.exits(2);
+    assert!(
+        done.stderr.contains("307") && done.stderr.contains("it is at https://elsewhere.example/"),
+        "{}",
+        done.stderr
+    );
+    assert!(!done.stderr.contains("secret"), "{}", done.stderr);
+    let packed = head("200 OK", "text/event-stream\r\nContent-Encoding: gzip") + &sse(&events());
+    let (url, _served) = answering(vec![(0, packed)]).await;
+    check(&url, &[]).await.could_not(&["Content-Encoding gzip"]);
+    let (url, _served) = answering(vec![(0, head("200 OK", "text/\u{9b}2Jplain"))]).await;
+    let done = run(folder.path(), &["check", &url]).await.exits(2);
+    assert!(!done.stderr.trim_end().chars().any(char::is_control), "{:?}", done.stderr);
     let (url, served) = answering(vec![(600_000, String::new())]).await;
     check(&url, &["--timeout", "200ms"]).await.could_not(&["did not answer within 0.2 s", "--timeout"]);
     served.abort();

@@ -1,7 +1,8 @@
 //! Protobuf frames of a recording.
 
 use super::{MAX_EVENT_BYTES, Payload, Recorded};
-use crate::proto::{ProtoDecoder, ProtoEvent};
+use crate::check::CheckError;
+use crate::proto::{ProtoDecoder, ProtoError, ProtoEvent};
 
 /// Bytes of a frame's header, which is the length of what follows it.
 const HEADER: usize = 4;
@@ -23,7 +24,7 @@ impl FrameReader {
     }
 
     /// The decoder gets the bytes frame by frame, so that it is known where an event that it yields begins and ends.
-    pub(super) fn push(&mut self, mut bytes: &[u8], mut at: u64, out: &mut Vec<Recorded>) {
+    pub(super) fn push(&mut self, mut bytes: &[u8], mut at: u64, out: &mut Vec<Recorded>) -> Result<(), CheckError> {
         while !bytes.is_empty() {
             if self.header.is_empty() {
                 self.start = at;
@@ -49,11 +50,14 @@ impl FrameReader {
                     // The JSON of the event, so that both bindings are judged by the same bytes.
                     Ok(ProtoEvent::Event(value)) => Payload::Json(value.to_string().into_bytes()),
                     Ok(ProtoEvent::Unknown { arm }) => Payload::UnknownArm(arm),
-                    Err(error) => Payload::Undecodable(error.to_string()),
+                    // The limit is this reader's own, so the stream breaks no rule by going past it.
+                    Err(ProtoError::TooLarge { limit, .. }) => return Err(CheckError::TooLarge { limit }),
+                    Err(error @ ProtoError::Malformed { .. }) => Payload::Undecodable(error.to_string()),
                 };
                 out.push(Recorded { offset: self.start, length: at - self.start, payload });
             }
         }
+        Ok(())
     }
 
     /// Whether the bytes so far end inside a frame. Nothing is read on after that.

@@ -2,7 +2,7 @@
 
 use super::{MAX_EVENT_BYTES, Payload, Recorded};
 use crate::check::CheckError;
-use crate::sse::SseDecoder;
+use crate::sse::{SseDecoder, SseError};
 
 /// Server-Sent Events, with the place of each in the recording.
 #[derive(Debug)]
@@ -45,7 +45,11 @@ impl SseReader {
             at += line.len() as u64;
             for event in self.decoder.push(line) {
                 let offset = self.start.unwrap_or(at);
-                let payload = Payload::Json(event?.data.into_bytes());
+                let event = event.map_err(|error| match error {
+                    SseError::TooLarge { limit } => CheckError::TooLarge { limit },
+                    error @ SseError::NotUtf8 { .. } => CheckError::Sse(error),
+                })?;
+                let payload = Payload::Json(event.data.into_bytes());
                 out.push(Recorded { offset, length: at - offset, payload });
             }
             // A blank line ends an event, also one without data, which is none.
