@@ -17,6 +17,7 @@ mod request;
 mod segment;
 mod writer;
 
+pub use clock::now;
 pub use driver::{Agent, Driver, Exchange, Starting};
 pub use engine::{CancelError, Engine, EngineOptions};
 pub use recovery::{RecoverError, Recovered};

@@ -8,7 +8,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use runwire_frame::{CloseCode, ErrorCode, ErrorData, Frame, PROTOCOL, Timestamp};
+use runwire_engine::now;
+use runwire_frame::{CloseCode, ErrorCode, ErrorData, Frame, PROTOCOL};
 use runwire_store::{Tail, TailError, TailItem};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -288,10 +289,4 @@ impl Connection {
         // The peer's own close completes the handshake; without waiting for it the peer may see a reset instead.
         let _ = timeout(patience, async { while let Some(Ok(_)) = self.stream.next().await {} }).await;
     }
-}
-
-fn now() -> Timestamp {
-    use std::time::{SystemTime, UNIX_EPOCH};
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_unix_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
