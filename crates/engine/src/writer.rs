@@ -202,12 +202,9 @@ impl RunCore {
         };
         let now = now();
         let end = waits_for_something(end);
-        let stopping = recorder.state().status() == RunStatus::Cancelling;
+        // A run that was asked to stop is cancelled by each of these: the recorder sees to that.
         let recorded = match end {
             ExchangeEnd::Cancelled { usage, agui } => recorder.cancel(now, &usage, agui),
-            ExchangeEnd::Completed(completion) if stopping => recorder.cancel(now, &completion.usage, None),
-            ExchangeEnd::Failed(failure) if stopping => recorder.cancel(now, &failure.usage, None),
-            ExchangeEnd::Suspended(suspension) if stopping => recorder.cancel(now, &suspension.usage, None),
             ExchangeEnd::Completed(completion) => recorder.complete(now, completion),
             ExchangeEnd::Failed(failure) => recorder.fail(now, failure),
             ExchangeEnd::Suspended(suspension) => recorder.suspend(now, suspension).0,

@@ -49,9 +49,16 @@ fn main() -> ExitCode {
     });
     match done {
         Ok(exit) => exit.into(),
+        // Whoever reads the output has seen enough, as with `runwire tail … | head`.
+        Err(error) if is_broken_pipe(&error) => Exit::Done.into(),
         Err(error) => {
             eprintln!("runwire: {error:#}");
             Exit::CouldNot.into()
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
+    error.downcast_ref::<std::io::Error>().is_some_and(broken)
 }
