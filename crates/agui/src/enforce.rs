@@ -166,8 +166,13 @@ impl Enforcer {
         Ok(Survival::Kept)
     }
 
+    /// Every member is looked at before there is a verdict, so that it does not depend on the order of members: what is
+    /// unrecognised in a required place drops the object, whatever else is wrong with it.
     fn members(&mut self, members: &mut Map<String, Value>, shape: &'static Shape) -> Result<Survival, Malformed> {
+        let noted = self.notes.len();
         let mut stripped = HashSet::new();
+        let mut malformed = None;
+        let mut dropped_for = None;
         for (name, value) in members.iter_mut() {
             let Some(field) = shape.field(name) else {
                 if !shape.open {
@@ -181,13 +186,23 @@ impl Enforcer {
                 stripped.insert(name.clone());
                 continue;
             }
-            match self.within(name, |enforcer| enforcer.value(value, &field.kind))? {
-                Survival::Kept => {}
-                Survival::Dropped if field.required => return Ok(Survival::Dropped),
-                Survival::Dropped => {
+            match self.within(name, |enforcer| enforcer.value(value, &field.kind)) {
+                Ok(Survival::Kept) => {}
+                Ok(Survival::Dropped) if field.required => dropped_for = dropped_for.or(self.notes.pop()),
+                Ok(Survival::Dropped) => {
                     stripped.insert(name.clone());
                 }
+                Err(wrong) => malformed = malformed.or(Some(wrong)),
             }
+        }
+        if let Some(note) = dropped_for {
+            // Nothing else of the object is left to tell of.
+            self.notes.truncate(noted);
+            self.notes.push(note);
+            return Ok(Survival::Dropped);
+        }
+        if let Some(wrong) = malformed {
+            return Err(wrong);
         }
         if !stripped.is_empty() {
             members.retain(|name, _| !stripped.contains(name));
@@ -244,14 +259,14 @@ impl Enforcer {
         let noted = self.notes.len();
         self.path.push('/');
         self.path.push_str(&escaped(member));
-        let survival = inner(self)?;
-        if survival == Survival::Dropped {
+        let survival = inner(self);
+        if survival == Ok(Survival::Dropped) {
             let what = self.notes.pop().map(|note| note.what).unwrap_or_default();
             self.notes.truncate(noted);
             self.notes.push(Note { rule: WarningRule::UnknownMember, path: self.path.clone(), what });
         }
         self.path.truncate(outer);
-        Ok(survival)
+        survival
     }
 
     fn unrecognised(&mut self, what: String) -> Survival {

@@ -116,6 +116,7 @@ impl RunAgentInput {
     /// When a described member is missing or malformed.
     pub fn decode_value(mut value: Value) -> Result<(Self, Vec<Warning>), InputError> {
         let mut warnings = Vec::new();
+        retired::drop_null_state(&mut value, &mut warnings);
         retired::translate_input(&mut value, "", 0, &mut warnings);
         let from_before_1_0 = value.get("protocolVersion").is_none();
         let Enforcement { verdict, notes } = enforce(&mut value, &schema::RUN_AGENT_INPUT, from_before_1_0);

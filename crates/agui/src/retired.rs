@@ -114,10 +114,7 @@ impl RetiredShapes {
 /// Translates what is retired in a run input that stands at `path`.
 pub(crate) fn translate_input(input: &mut Value, path: &str, event: usize, warnings: &mut Vec<Warning>) {
     let Value::Object(members) = input else { return };
-    // A client sends its state back, and a STATE_SNAPSHOT may have made it null.
-    for member in ["forwardedProps", "state"] {
-        drop_null(members, member, path, event, warnings);
-    }
+    drop_null(members, "forwardedProps", path, event, warnings);
     for (list, member) in [("tools", "parameters"), ("resume", "payload")] {
         let Some(Value::Array(entries)) = members.get_mut(list) else { continue };
         for (index, entry) in entries.iter_mut().enumerate() {
@@ -128,6 +125,13 @@ pub(crate) fn translate_input(input: &mut Value, path: &str, event: usize, warni
     }
     if let Some(messages) = members.get_mut("messages") {
         translate_messages(messages, &format!("{path}/messages"), event, warnings);
+    }
+}
+
+/// A client sends its state back, and a `STATE_SNAPSHOT` may have made it null. What a producer echoes is no such input.
+pub(crate) fn drop_null_state(input: &mut Value, warnings: &mut Vec<Warning>) {
+    if let Value::Object(members) = input {
+        drop_null(members, "state", "", 0, warnings);
     }
 }
 
@@ -158,12 +162,19 @@ fn translate_parts(parts: &mut Vec<Value>, path: &str, event: usize, warnings: &
     };
     for (place, mut part) in std::mem::take(parts).into_iter().enumerate() {
         let path = format!("{path}/{place}");
-        if let Value::Object(members) = &mut part {
+        if let Value::Object(members) = &mut part
+            && members.get("type").and_then(Value::as_str).is_some_and(|kind| HAD_NULL_METADATA.contains(&kind))
+        {
             drop_null(members, "metadata", &path, event, warnings);
         }
-        if let Some(modern) = modern_part(&part) {
+        if let Some((modern, lost)) = modern_part(&part) {
             let kind = modern["type"].as_str().unwrap_or_default();
-            let message = format!("The retired binary part at {path} was translated to a part of type {kind}.");
+            let without = match lost.is_empty() {
+                true => String::new(),
+                false => format!(" without its {}, which that cannot carry", lost.join(", ")),
+            };
+            let message =
+                format!("The retired binary part at {path} was translated to a part of type {kind}{without}.");
             warnings.push(retired_shape(message, event, path));
             if !held.insert(key(&modern)) {
                 continue;
@@ -174,8 +185,12 @@ fn translate_parts(parts: &mut Vec<Value>, path: &str, event: usize, warnings: &
     }
 }
 
-/// The media part that a `binary` part stands for; `None` when it is none, or carries only an id and so no bytes.
-fn modern_part(part: &Value) -> Option<Value> {
+/// The parts whose metadata some producers wrote as `null`; text parts never had any then.
+const HAD_NULL_METADATA: [&str; 5] = ["binary", "image", "audio", "video", "document"];
+
+/// The media part that a `binary` part stands for, and the members that are lost by it; `None` when it is none, or
+/// carries only an id and so no bytes.
+fn modern_part(part: &Value) -> Option<(Value, Vec<&str>)> {
     if part.get("type")? != "binary" {
         return None;
     }
@@ -185,18 +200,26 @@ fn modern_part(part: &Value) -> Option<Value> {
         Some((kind @ ("image" | "audio" | "video"), _)) => kind,
         _ => "document",
     };
-    let (source, value) = match text("data") {
-        Some(data) => ("data", data),
-        None => ("url", text("url")?),
+    let (source, member) = match text("data") {
+        Some(_) => ("data", "data"),
+        None => ("url", "url"),
     };
     let mut modern = serde_json::json!({
         "type": kind,
-        "source": { "type": source, "value": value, "mimeType": mime_type },
+        "source": { "type": source, "value": text(member)?, "mimeType": mime_type },
     });
+    let mut kept = vec!["type", "mimeType", member];
     if let Some(filename) = text("filename") {
         modern["metadata"] = serde_json::json!({ "filename": filename });
+        kept.push("filename");
     }
-    Some(modern)
+    if let Some(id) = text("id") {
+        modern["id"] = Value::from(id);
+        kept.push("id");
+    }
+    let members = part.as_object().into_iter().flatten();
+    let lost = members.filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str());
+    Some((modern, lost.filter(|name| !kept.contains(name)).collect()))
 }
 
 fn retired_shape(message: String, event: usize, path: String) -> Warning {

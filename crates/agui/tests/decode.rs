@@ -101,6 +101,31 @@ fn an_unknown_member_in_a_required_place_of_an_event_drops_the_event() {
     assert_eq!(decode(event), (None, vec![(WarningRule::UnknownMember, "/subtype".to_owned())]));
 }
 
+/// basic/processing, "Every transport answers the same way": a spelling of the same event has the same verdict.
+#[test]
+fn the_verdict_does_not_depend_on_the_order_of_members() {
+    let dropped = (None, vec![(WarningRule::UnknownMember, "/subtype".to_owned())]);
+    for members in [
+        [("subtype", json!("span")), ("entityId", json!(7)), ("future", json!(1))],
+        [("entityId", json!(7)), ("future", json!(1)), ("subtype", json!("span"))],
+        [("future", json!(1)), ("subtype", json!("span")), ("entityId", json!(7))],
+    ] {
+        let mut event = json!({"type": "REASONING_ENCRYPTED_VALUE", "encryptedValue": "v"});
+        for (name, value) in members {
+            event[name] = value;
+        }
+        assert_eq!(decode(event), dropped);
+    }
+    // The same one level down: an element of a list goes as a whole, and the list stays.
+    for source in [json!({"type": "aether", "value": 7}), json!({"value": 7, "type": "aether"})] {
+        let event = json!({"type": "TOOL_CALL_RESULT", "messageId": "m", "toolCallId": "c",
+            "content": [{"id": 5, "type": "image", "source": source.clone()}, {"type": "text", "text": "t"}]});
+        let (event, warnings) = decode(event);
+        assert_eq!(event.unwrap()["content"], json!([{"type": "text", "text": "t"}]));
+        assert_eq!(warnings, [(WarningRule::UnknownMember, "/content/0".to_owned())], "{source}");
+    }
+}
+
 #[test]
 fn open_objects_keep_what_the_schema_does_not_describe() {
     for event in [
@@ -247,6 +272,43 @@ fn retired_nulls_are_read_as_absent() {
     assert_eq!(delivered[1], json!({"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f"}));
     assert_eq!(delivered[3], json!({"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}));
     assert_eq!(warnings.len(), 4, "{warnings:?}");
+}
+
+/// basic/versioning: only what older producers really wrote as null is forgiven.
+#[test]
+fn a_null_that_no_producer_ever_wrote_is_malformed() {
+    let started = |input: Value| {
+        let mut full = json!({"threadId": "t", "runId": "r", "messages": []});
+        full.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
+        json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r", "input": full})
+    };
+    let with_part = |part: Value| started(json!({"messages": [{"id": "u", "role": "user", "content": [part]}]}));
+    let media = json!({"type": "image", "source": {"type": "url", "value": "u"}, "metadata": null});
+    assert_eq!(consume(json!([with_part(media)])).1.len(), 1);
+    for (event, path) in [
+        (started(json!({"state": null})), "/input/state"),
+        (with_part(json!({"type": "text", "text": "t", "metadata": null})), "/input/messages/0/content/0/metadata"),
+    ] {
+        let rejected = Consumer::default().push_json(event.to_string().as_bytes()).unwrap_err();
+        assert!(rejected.violation.message.contains(path), "{rejected}");
+    }
+}
+
+/// basic/versioning, "Retired shapes": a translation that loses something says what.
+#[test]
+fn a_binary_part_keeps_its_id_and_what_it_loses_is_named() {
+    let (delivered, warnings) = consume(json!([
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        {"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "u", "role": "user", "content": [
+            {"type": "binary", "mimeType": "image/png", "data": "AA==", "url": "u", "id": "p", "size": 1, "filename": "f"},
+        ]}]},
+    ]));
+    assert_eq!(
+        delivered[1]["messages"][0]["content"],
+        json!([{"type": "image", "source": {"type": "data", "value": "AA==", "mimeType": "image/png"},
+            "metadata": {"filename": "f"}, "id": "p"}])
+    );
+    assert!(warnings[0].1.contains("without its url, size"), "{warnings:?}");
 }
 
 #[test]

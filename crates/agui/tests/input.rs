@@ -63,8 +63,8 @@ fn an_input_of_a_client_before_1_0_is_read_too() {
     assert_eq!(
         paths,
         [
-            "/forwardedProps",
             "/state",
+            "/forwardedProps",
             "/tools/0/parameters",
             "/messages/1/content/1",
             "/messages/1/content/2",
