@@ -80,10 +80,10 @@ fn read_rows(store: &Path) -> anyhow::Result<f64> {
     let connection = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let started = Instant::now();
     let mut bodies = Vec::new();
-    let mut statement = connection.prepare("SELECT seq, body FROM frames WHERE run = 1 ORDER BY seq")?;
+    let mut statement = connection.prepare("SELECT sse FROM pages WHERE run = 1 ORDER BY first")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        bodies.extend_from_slice(row.get_ref(1)?.as_blob()?);
+        bodies.extend_from_slice(row.get_ref(0)?.as_blob()?);
     }
     ensure!(!bodies.is_empty(), "the store has no frames of the finished run");
     Ok(started.elapsed().as_secs_f64())

@@ -182,6 +182,8 @@ async fn finished(args: ServeArgs, mut words: mpsc::Receiver<String>) -> anyhow:
     let server = Server::start(&args.folder, []).await?;
     let run = "run_finished";
     write_finished_run(server.store(), run, args.frames).await?;
+    // As a run is read that did not end a moment ago.
+    server.store().tidied().await;
     listen(server.address.to_string(), stream_path(run, Transport::Sse), stream_path(run, Transport::Ws))?;
     while words.recv().await.is_some() {}
     server.stop().await

@@ -3,8 +3,8 @@
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
-use runwire_store::{Entry, Tail, TailItem};
+use bytes::Bytes;
+use runwire_store::{Entry, Tail, TailEvents};
 use serde::Deserialize;
 
 use crate::app::App;
@@ -38,24 +38,9 @@ struct FrameSource {
 
 impl Source for FrameSource {
     async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
-        match self.tail.next().await? {
-            TailItem::Frames(entries) => Ok(Some(joined(&entries))),
-            TailItem::Ended => Ok(None),
-        }
-    }
-}
-
-/// One frame goes out as the bytes that all readers share. Several are copied together: one larger write costs less than
-/// many small ones.
-fn joined(entries: &[Entry]) -> Bytes {
-    match entries {
-        [entry] => entry.sse(),
-        entries => {
-            let mut chunk = BytesMut::with_capacity(entries.iter().map(|e| e.as_sse().len()).sum());
-            for entry in entries {
-                chunk.extend_from_slice(entry.as_sse());
-            }
-            chunk.freeze()
+        match self.tail.next_events().await? {
+            TailEvents::Events(events) => Ok(Some(events)),
+            TailEvents::Ended => Ok(None),
         }
     }
 }

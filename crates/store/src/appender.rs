@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 use serde_json::Value;
 
 use crate::entry::Entry;
@@ -13,6 +13,7 @@ use crate::frames::{from_sql, to_sql};
 use crate::live::Live;
 use crate::progress::{Progress, Ticket};
 use crate::runs::{self, Ownership};
+use crate::upkeep::{self, Signal};
 use crate::writer::{Queue, Work};
 
 /// What is committed together: all of it, or none.
@@ -77,10 +78,12 @@ pub struct Appender {
     live: Option<Arc<Live>>,
     progress: Progress,
     queue: Arc<Queue>,
+    /// Told when the run has ended, because it can be packed then.
+    upkeep: Arc<Signal>,
 }
 
 impl Appender {
-    pub(crate) fn new(ownership: Ownership, live: Arc<Live>, queue: Arc<Queue>) -> Appender {
+    pub(crate) fn new(ownership: Ownership, live: Arc<Live>, queue: Arc<Queue>, upkeep: Arc<Signal>) -> Appender {
         Appender {
             run_id: Arc::clone(live.run_id()),
             ownership,
@@ -88,6 +91,7 @@ impl Appender {
             progress: Progress::new(ownership.head),
             live: Some(live),
             queue,
+            upkeep,
         }
     }
 
@@ -148,6 +152,7 @@ impl Appender {
             payloads: append.payloads,
             ends,
             live: Arc::clone(live),
+            upkeep: ends.then(|| Arc::clone(&self.upkeep)),
             ticket,
             answer: Ok(()),
         }))?;
@@ -177,6 +182,8 @@ struct AppendWork {
     payloads: Vec<NewPayload>,
     ends: bool,
     live: Arc<Live>,
+    /// Of the run's last append.
+    upkeep: Option<Arc<Signal>>,
     ticket: Ticket,
     answer: Result<(), AppendError>,
 }
@@ -186,13 +193,16 @@ impl AppendWork {
     fn write(&self, conn: &Connection) -> rusqlite::Result<Result<(), AppendError>> {
         let run = self.ownership.run;
         if let (Some(first), Some(last)) = (self.entries.first(), self.entries.last()) {
+            let bodies: usize = self.entries.iter().map(|entry| entry.body_ref().len()).sum();
+            let bodies = i64::try_from(bodies).unwrap_or(i64::MAX);
             // The fence and the new head in one statement, because there is one for every append of every run. No index
             // is touched by it.
             let advanced = conn
                 .prepare_cached(
-                    "UPDATE runs SET head = ?4 WHERE id = ?1 AND owner_epoch = ?2 AND head = ?3 AND ended_at IS NULL",
+                    "UPDATE runs SET head = ?4, bytes = bytes + ?5
+                     WHERE id = ?1 AND owner_epoch = ?2 AND head = ?3 AND ended_at IS NULL",
                 )?
-                .execute((run, self.ownership.epoch, to_sql(first.seq() - 1), to_sql(last.seq())))?;
+                .execute((run, self.ownership.epoch, to_sql(first.seq() - 1), to_sql(last.seq()), bodies))?;
             if advanced == 0 {
                 let (refusal, head) = self.refusal(conn)?;
                 let out_of_order = AppendError::WrongSeq { expected: head + 1, got: first.seq() };
@@ -209,12 +219,24 @@ impl AppendWork {
             runs::update(conn, run, update)?;
         }
         for payload in &self.payloads {
+            let before = conn
+                .prepare_cached("SELECT length(bytes) FROM payloads WHERE run = ?1 AND segment_id = ?2")?
+                .query_row((run, &payload.segment_id), |row| row.get::<_, i64>(0))
+                .optional()?;
+            let more = i64::try_from(payload.bytes.len()).unwrap_or(i64::MAX) - before.unwrap_or(0);
+            conn.prepare_cached("UPDATE runs SET bytes = bytes + ?2 WHERE id = ?1")?.execute((run, more))?;
             conn.prepare_cached(
                 "INSERT INTO payloads (run, segment_id, content_type, bytes) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (run, segment_id)
                  DO UPDATE SET content_type = excluded.content_type, bytes = excluded.bytes",
             )?
             .execute((run, &payload.segment_id, &payload.content_type, &payload.bytes[..]))?;
+        }
+        if self.ends {
+            conn.prepare_cached(
+                "INSERT OR IGNORE INTO upkeep SELECT id FROM runs WHERE id = ?1 AND head - oldest + 1 >= ?2",
+            )?
+            .execute((run, upkeep::PACKED_FROM_FRAMES))?;
         }
         Ok(Ok(()))
     }
@@ -247,10 +269,13 @@ impl Work for AppendWork {
     }
 
     fn settle(self: Box<Self>, committed: Result<(), StorageFailure>) {
-        let AppendWork { entries, ends, live, ticket, answer, .. } = *self;
+        let AppendWork { entries, ends, live, upkeep, ticket, answer, .. } = *self;
         let answer = committed.map_err(AppendError::from).and(answer);
         if answer.is_ok() {
             live.publish(entries, ends);
+            if let Some(upkeep) = upkeep {
+                upkeep.wake();
+            }
         }
         // Before the progress: who waits for the end of a run then finds it gone from memory.
         drop(live);

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
+use crate::record::Tombstone;
+
 /// Why a store could not be opened. Nothing was changed in the file.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -61,6 +63,19 @@ pub enum OpenError {
         /// The version that the file says it has.
         found: i64,
         /// The latest version that this program knows.
+        supported: i64,
+    },
+    /// The file was written by an earlier version of Runwire, and was opened only to be looked at.
+    #[error(
+        "the store {} has schema version {found}, and is brought to version {supported} when a server opens it. Start one on it first",
+        path.display()
+    )]
+    OlderSchema {
+        /// The store's file.
+        path: PathBuf,
+        /// The version that the file says it has.
+        found: i64,
+        /// The version that can be looked at.
         supported: i64,
     },
     /// Anything else that the disk or the system refused.
@@ -159,6 +174,9 @@ pub enum CreateError {
         /// The session that was asked for.
         session_id: String,
     },
+    /// The exchange names a run that retention removed (G7). It is not run again.
+    #[error("{0}")]
+    Removed(Box<Tombstone>),
     /// The store failed or is closed.
     #[error(transparent)]
     Storage(#[from] StorageFailure),
@@ -170,6 +188,9 @@ pub enum AddExchangeError {
     /// There is no such run.
     #[error("there is no such run in this store")]
     UnknownRun,
+    /// The exchange names a run that retention removed (G7).
+    #[error("{0}")]
+    Removed(Box<Tombstone>),
     /// The store failed or is closed.
     #[error(transparent)]
     Storage(#[from] StorageFailure),
@@ -259,6 +280,10 @@ pub enum ReadError {
         /// The first frame that is missing.
         seq: u64,
     },
+    /// The exchange names a run that retention removed (G7). Only from
+    /// [`Store::run_by_exchange`](crate::Store::run_by_exchange).
+    #[error("{0}")]
+    Removed(Box<Tombstone>),
     /// The store failed or is closed.
     #[error(transparent)]
     Storage(#[from] StorageFailure),
@@ -283,6 +308,17 @@ pub enum TailError {
         oldest: u64,
     },
     /// The store failed or is closed.
+    #[error(transparent)]
+    Storage(#[from] StorageFailure),
+}
+
+/// Why runs could not be removed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemoveError {
+    /// What to remove could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The store failed or is closed. Some of the runs may have been removed.
     #[error(transparent)]
     Storage(#[from] StorageFailure),
 }

@@ -27,22 +27,28 @@ mod error;
 mod frames;
 mod live;
 mod lock;
+mod page_cache;
 mod progress;
 mod readers;
 mod record;
+mod retention;
 mod runs;
 mod schema;
 mod store;
 mod tail;
+mod upkeep;
 mod writer;
 
 pub use appender::{Append, Appender, NewFrame, NewPayload, RunUpdate};
 pub use entry::Entry;
 pub use error::{
-    AddExchangeError, AppendError, CreateError, OpenError, OwnershipError, ReadError, StorageFailure, TailError,
-    TrimError,
+    AddExchangeError, AppendError, CreateError, OpenError, OwnershipError, ReadError, RemoveError, StorageFailure,
+    TailError, TrimError,
 };
 pub use progress::Progress;
-pub use record::{Added, Created, ExchangeRecord, NewRun, Payload, RunCursor, RunFilter, RunRecord, SessionRecord};
+pub use record::{
+    Added, Created, ExchangeRecord, NewRun, Payload, RunCursor, RunFilter, RunRecord, SessionRecord, Tombstone,
+};
+pub use retention::{EndedRun, Found, Keep, Removable, Retention};
 pub use store::{Store, StoreOptions, Sync};
-pub use tail::{Tail, TailItem};
+pub use tail::{Tail, TailEvents, TailItem};

@@ -2,6 +2,8 @@
 //!
 //! The store has no clock: every time is given by the caller, in milliseconds since the Unix epoch.
 
+use std::fmt;
+
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
@@ -141,6 +143,28 @@ pub struct SessionRecord {
     pub last_run_at: i64,
     /// How many runs it has.
     pub runs: u64,
+}
+
+/// What is left of a run that retention removed, so that its loss is not silent (G7). It holds nothing of what the run
+/// was asked, said or carried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tombstone {
+    /// The run.
+    pub run_id: String,
+    /// The session that it was in.
+    pub session_id: String,
+    /// Who asked for it; `None` on a server without tokens.
+    pub principal: Option<String>,
+    /// The last `seq` that it had.
+    pub head: u64,
+    /// When it was removed, in milliseconds since the Unix epoch.
+    pub removed_at: i64,
+}
+
+impl fmt::Display for Tombstone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the run {} has ended and was removed since, as retention asked for", self.run_id)
+    }
 }
 
 /// The whole value behind a preview.

@@ -8,6 +8,7 @@ use crate::appender::RunUpdate;
 use crate::error::{AddExchangeError, CreateError, OwnershipError};
 use crate::frames::from_sql;
 use crate::record::{Added, Created, ExchangeRecord, NewRun, RunFilter, RunRecord, SessionRecord};
+use crate::retention;
 
 /// The most runs that one list returns.
 const MAX_LISTED: usize = 1000;
@@ -17,6 +18,8 @@ const COLUMNS: &str = "runs.run_id, runs.agent_id, runs.session_id, runs.lane, r
      runs.head, runs.created_at, runs.started_at, runs.ended_at, runs.principal, runs.trigger_kind, \
      runs.agent_revision_id, runs.parent_run_id, inputs.metadata, runs.usage, runs.cost, runs.failure";
 const FROM: &str = "FROM runs JOIN inputs ON inputs.run = runs.id";
+/// A run that retention removed is no run any more, though its row is there.
+const KEPT: &str = "runs.removed_at IS NULL";
 
 /// What a take-over gave.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +34,9 @@ pub(crate) fn create(conn: &Connection, new: &NewRun) -> rusqlite::Result<Result
         let same_input = digest == new.input_digest;
         return Ok(Ok(Created::Existing { record, same_input }));
     }
+    if let Some(tombstone) = retention::tombstone_by_exchange(conn, &new.session_id, &new.exchange_id)? {
+        return Ok(Err(CreateError::Removed(Box::new(tombstone))));
+    }
     // In the transaction that would give the session its first run: of two who begin it at once, one does.
     let owner: Option<Option<String>> = conn
         .prepare_cached("SELECT principal FROM sessions WHERE session_id = ?1")?
@@ -39,11 +45,12 @@ pub(crate) fn create(conn: &Connection, new: &NewRun) -> rusqlite::Result<Result
     if new.principal.is_some() && owner.is_some_and(|owner| owner != new.principal) {
         return Ok(Err(CreateError::SessionOfAnother { session_id: new.session_id.clone() }));
     }
+    let (metadata, input) = (new.metadata.to_string(), new.input.to_string());
     let inserted = conn
         .prepare_cached(
             "INSERT INTO runs (run_id, agent_id, session_id, lane, status, created_at, principal,
-                               trigger_kind, agent_revision_id, parent_run_id)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+                               trigger_kind, agent_revision_id, parent_run_id, bytes)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
              ON CONFLICT (run_id) DO NOTHING",
         )?
         .execute(params![
@@ -57,16 +64,14 @@ pub(crate) fn create(conn: &Connection, new: &NewRun) -> rusqlite::Result<Result
             new.trigger_kind,
             new.agent_revision_id,
             new.parent_run_id,
+            i64::try_from(metadata.len() + input.len()).unwrap_or(i64::MAX),
         ])?;
     if inserted == 0 {
         return Ok(Err(CreateError::RunIdTaken { run_id: new.run_id.clone() }));
     }
     let run = conn.last_insert_rowid();
-    conn.prepare_cached("INSERT INTO inputs (run, metadata, input) VALUES (?1, ?2, ?3)")?.execute(params![
-        run,
-        new.metadata.to_string(),
-        new.input.to_string()
-    ])?;
+    conn.prepare_cached("INSERT INTO inputs (run, metadata, input) VALUES (?1, ?2, ?3)")?
+        .execute(params![run, metadata, input])?;
     conn.prepare_cached(
         "INSERT INTO sessions (session_id, principal, created_at, last_run_at) VALUES (?1, ?2, ?3, ?3)
          ON CONFLICT (session_id) DO UPDATE SET last_run_at = max(last_run_at, excluded.last_run_at)",
@@ -103,8 +108,11 @@ pub(crate) fn add_exchange(
     if let Some((record, digest)) = by_exchange(conn, &exchange.session_id, &exchange.exchange_id)? {
         return Ok(Ok(Added::Existing { record: Box::new(record), same_input: digest == exchange.input_digest }));
     }
+    if let Some(tombstone) = retention::tombstone_by_exchange(conn, &exchange.session_id, &exchange.exchange_id)? {
+        return Ok(Err(AddExchangeError::Removed(Box::new(tombstone))));
+    }
     let run: Option<i64> = conn
-        .prepare_cached("SELECT id FROM runs WHERE run_id = ?1")?
+        .prepare_cached("SELECT id FROM runs WHERE run_id = ?1 AND removed_at IS NULL")?
         .query_row([run_id], |row| row.get(0))
         .optional()?;
     let Some(run) = run else {
@@ -166,13 +174,13 @@ pub(crate) fn update(conn: &Connection, run: i64, update: &RunUpdate) -> rusqlit
 }
 
 pub(crate) fn get(conn: &Connection, run_id: &str) -> rusqlite::Result<Option<RunRecord>> {
-    conn.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE runs.run_id = ?1"))?
+    conn.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE runs.run_id = ?1 AND {KEPT}"))?
         .query_row([run_id], record)
         .optional()
 }
 
 pub(crate) fn input(conn: &Connection, run_id: &str) -> rusqlite::Result<Option<Value>> {
-    conn.prepare_cached(&format!("SELECT inputs.input {FROM} WHERE runs.run_id = ?1"))?
+    conn.prepare_cached(&format!("SELECT inputs.input {FROM} WHERE runs.run_id = ?1 AND {KEPT}"))?
         .query_row([run_id], |row| json(row, 0))
         .optional()
         .map(Option::flatten)
@@ -186,7 +194,7 @@ pub(crate) fn by_exchange(
     conn.prepare_cached(&format!(
         "SELECT {COLUMNS}, exchanges.input_digest {FROM}
          JOIN exchanges ON exchanges.run = runs.id
-         WHERE exchanges.session_id = ?1 AND exchanges.exchange_id = ?2"
+         WHERE exchanges.session_id = ?1 AND exchanges.exchange_id = ?2 AND {KEPT}"
     ))?
     .query_row([session_id, exchange_id], |row| Ok((record(row)?, row.get(18)?)))
     .optional()
@@ -202,7 +210,7 @@ pub(crate) fn unfinished(conn: &Connection) -> rusqlite::Result<Vec<RunRecord>> 
 }
 
 pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Vec<RunRecord>> {
-    let mut wanted: Vec<String> = Vec::new();
+    let mut wanted: Vec<String> = vec![KEPT.to_owned()];
     let mut values: Vec<Sql> = Vec::new();
     let equal = [("agent_id", &filter.agent_id), ("session_id", &filter.session_id), ("principal", &filter.principal)];
     for (column, value) in equal {
@@ -221,11 +229,11 @@ pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Ve
         values.push(Sql::Integer(before.created_at));
         values.push(Sql::Text(before.run_id.clone()));
     }
-    let condition = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
+    let condition = wanted.join(" AND ");
     let limit = filter.limit.clamp(1, MAX_LISTED);
     values.push(Sql::Integer(limit as i64));
     conn.prepare_cached(&format!(
-        "SELECT {COLUMNS} {FROM} {condition} ORDER BY runs.created_at DESC, runs.run_id DESC LIMIT ?"
+        "SELECT {COLUMNS} {FROM} WHERE {condition} ORDER BY runs.created_at DESC, runs.run_id DESC LIMIT ?"
     ))?
     .query_map(params_from_iter(values), record)?
     .collect()
@@ -234,7 +242,7 @@ pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Ve
 pub(crate) fn session(conn: &Connection, session_id: &str) -> rusqlite::Result<Option<SessionRecord>> {
     conn.prepare_cached(
         "SELECT principal, created_at, last_run_at,
-                (SELECT count(*) FROM runs WHERE runs.session_id = sessions.session_id)
+                (SELECT count(*) FROM runs WHERE runs.session_id = sessions.session_id AND runs.removed_at IS NULL)
          FROM sessions WHERE session_id = ?1",
     )?
     .query_row([session_id], |row| {

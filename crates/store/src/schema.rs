@@ -13,10 +13,21 @@ use crate::store::{StoreOptions, Sync};
 /// Marks a SQLite file as a Runwire store ("RWir"), so that another program's database is never written to.
 const APPLICATION_ID: i32 = 0x5257_6972;
 
-/// The schema that this version writes, and the latest that it reads.
-const SCHEMA_VERSION: i64 = 1;
+/// The schema that this version writes, and the latest that it reads. A store of an earlier one is brought up to it.
+const SCHEMA_VERSION: i64 = 2;
 
-const TABLES: [&str; 7] = ["meta", "sessions", "runs", "inputs", "exchanges", "frames", "payloads"];
+/// The tables of each schema version, in the order in which they came.
+const TABLES: [(i64, &str); 9] = [
+    (1, "meta"),
+    (1, "sessions"),
+    (1, "runs"),
+    (1, "inputs"),
+    (1, "exchanges"),
+    (1, "frames"),
+    (1, "payloads"),
+    (2, "pages"),
+    (2, "upkeep"),
+];
 
 /// How long a statement waits for another program's lock on the file, a backup for instance.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,12 +35,15 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Statements are few and fixed, except for the lists of runs, which vary by their filter.
 const CACHED_STATEMENTS: usize = 64;
 
+// The first schema, as it was. A new store is made of it and of the steps after it, so that a store which came all the
+// way is like one that was made today.
+//
 // `runs` is rewritten with every append, so what is large and never changes is in `inputs`. There, `metadata`
 // comes first: lists read it, and need not walk over the pages that a large input takes.
 //
 // Every list is newest first by (created_at, run_id) after one equality, hence the indexes. `unfinished` holds
 // only live runs, so recovery at start reads those and nothing else.
-const CREATE: &str = "
+const VERSION_1: &str = "
 CREATE TABLE meta (
     schema_version INTEGER NOT NULL
 ) STRICT;
@@ -95,6 +109,40 @@ CREATE TABLE payloads (
 ) STRICT;
 ";
 
+// The second: packed pages, and runs that retention removed.
+//
+// `pages` holds what was in `frames` of runs that have ended, as the SSE events of consecutive frames in one value.
+// `runs.packed` is the last `seq` that is there; what is after it is in `frames`. `upkeep` names the runs that have to
+// be packed, or emptied because they were removed; work that a crash interrupts is found here again.
+//
+// A removed run stays in `runs`, with `removed_at` and without what it said, and so do its exchanges. Nothing else may
+// get its `id` while rows of it are left. `bytes` is what retention counts: bodies, payloads, the input.
+const VERSION_2: &str = "
+ALTER TABLE runs ADD COLUMN removed_at INTEGER;
+ALTER TABLE runs ADD COLUMN packed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE pages (
+    id    INTEGER PRIMARY KEY,
+    run   INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last  INTEGER NOT NULL,
+    sse   BLOB NOT NULL,
+    UNIQUE (run, first)
+) STRICT;
+CREATE TABLE upkeep (
+    run INTEGER PRIMARY KEY
+) STRICT;
+CREATE INDEX runs_kept ON runs (agent_id, ended_at, id) WHERE ended_at IS NOT NULL AND removed_at IS NULL;
+CREATE INDEX runs_removed ON runs (removed_at) WHERE removed_at IS NOT NULL;
+CREATE INDEX exchanges_by_run ON exchanges (run);
+UPDATE runs SET bytes =
+    (SELECT coalesce(sum(length(body)), 0) FROM frames WHERE frames.run = runs.id)
+    + (SELECT coalesce(sum(length(bytes)), 0) FROM payloads WHERE payloads.run = runs.id)
+    + (SELECT coalesce(sum(length(CAST(input AS BLOB)) + length(CAST(metadata AS BLOB))), 0)
+       FROM inputs WHERE inputs.run = runs.id);
+INSERT INTO upkeep SELECT id FROM runs WHERE ended_at IS NOT NULL AND head - oldest >= 255;
+";
+
 /// Opens the connection that writes, creating the store if the file is absent or empty.
 ///
 /// The caller holds the store's lock. A file that is refused is not changed.
@@ -112,7 +160,9 @@ pub(crate) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connect
     if application_id == 0 && tables.is_empty() {
         create(&mut conn).map_err(sqlite)?;
     } else if application_id == APPLICATION_ID {
-        check(path, &conn, &tables)?;
+        if check(path, &conn, &tables)? == 1 {
+            to_version_2(&mut conn).map_err(sqlite)?;
+        }
     } else {
         return Err(OpenError::NotAStore { path: path.to_owned() });
     }
@@ -148,6 +198,23 @@ pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
+/// Opens a store for somebody who only looks at it. The caller holds the store's lock.
+pub(crate) fn open_inspected(path: &Path) -> Result<Connection, OpenError> {
+    check_header(path)?;
+    let sqlite = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
+    let conn = open_reader(path).map_err(sqlite)?;
+    let application_id: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sqlite)?;
+    let tables = table_names(&conn).map_err(sqlite)?;
+    if application_id != APPLICATION_ID {
+        return Err(OpenError::NotAStore { path: path.to_owned() });
+    }
+    let found = check(path, &conn, &tables)?;
+    if found < SCHEMA_VERSION {
+        return Err(OpenError::OlderSchema { path: path.to_owned(), found, supported: SCHEMA_VERSION });
+    }
+    Ok(conn)
+}
+
 /// SQLite takes a file of one byte for an empty one and would write over it.
 fn check_header(path: &Path) -> Result<(), OpenError> {
     const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -178,15 +245,24 @@ fn table_names(conn: &Connection) -> rusqlite::Result<Vec<String>> {
 /// In one transaction, so that a crash leaves either a store or an empty file, which counts as absent.
 fn create(conn: &mut Connection) -> rusqlite::Result<()> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    tx.execute_batch(CREATE)?;
+    tx.execute_batch(VERSION_1)?;
+    tx.execute_batch(VERSION_2)?;
     tx.execute("INSERT INTO meta (schema_version) VALUES (?1)", [SCHEMA_VERSION])?;
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;
     tx.commit()
 }
 
-/// Only what is cheap whatever the file's size. SQLite itself compares the page count in the header with
+/// In one transaction, so that a crash leaves the store as it was.
+fn to_version_2(conn: &mut Connection) -> rusqlite::Result<()> {
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tx.execute_batch(VERSION_2)?;
+    tx.execute("UPDATE meta SET schema_version = 2", [])?;
+    tx.commit()
+}
+
+/// Answers the schema version. Only what is cheap whatever the file's size. SQLite itself compares the page count in the header with
 /// the file's size, and so finds a file that was cut short.
-fn check(path: &Path, conn: &Connection, tables: &[String]) -> Result<(), OpenError> {
+fn check(path: &Path, conn: &Connection, tables: &[String]) -> Result<i64, OpenError> {
     let corrupt = |reason: String| OpenError::Corrupt { path: path.to_owned(), reason };
     let has = |table: &str| tables.iter().any(|name| name == table);
     if !has("meta") {
@@ -200,12 +276,12 @@ fn check(path: &Path, conn: &Connection, tables: &[String]) -> Result<(), OpenEr
     if found > SCHEMA_VERSION {
         return Err(OpenError::NewerSchema { path: path.to_owned(), found, supported: SCHEMA_VERSION });
     }
-    if found < SCHEMA_VERSION {
+    if found < 1 {
         return Err(corrupt(format!("its schema version is {found}, which no Runwire ever wrote")));
     }
-    match TABLES.iter().find(|table| !has(table)) {
-        Some(missing) => Err(corrupt(format!("it has no table {missing}"))),
-        None => Ok(()),
+    match TABLES.iter().find(|(since, table)| *since <= found && !has(table)) {
+        Some((_, missing)) => Err(corrupt(format!("it has no table {missing}"))),
+        None => Ok(found),
     }
 }
 

@@ -10,16 +10,20 @@ use rusqlite::Connection;
 use crate::appender::Appender;
 use crate::entry::Entry;
 use crate::error::{
-    AddExchangeError, CreateError, OpenError, OwnershipError, ReadError, StorageFailure, TailError, TrimError,
+    AddExchangeError, CreateError, OpenError, OwnershipError, ReadError, RemoveError, StorageFailure, TailError,
+    TrimError,
 };
 use crate::frames::{self, PageLimits};
 use crate::live::Registry;
 use crate::lock::StoreLock;
+use crate::page_cache::PageCache;
 use crate::readers::Readers;
-use crate::record::{Added, Created, ExchangeRecord, NewRun, Payload, RunFilter, RunRecord, SessionRecord};
+use crate::record::{Added, Created, ExchangeRecord, NewRun, Payload, RunFilter, RunRecord, SessionRecord, Tombstone};
+use crate::retention::{Found, Removable};
 use crate::tail::Tail;
+use crate::upkeep::{Signal, Upkeep};
 use crate::writer::{Health, Queue, Request, Writer};
-use crate::{runs, schema};
+use crate::{retention, runs, schema};
 
 /// How many reads of the file run at the same time.
 const READERS: usize = 4;
@@ -52,6 +56,9 @@ pub struct StoreOptions {
     /// is not counted. At the limit appends fail with [`StorageFailure::Full`]. A file that is larger already stays,
     /// and grows no further. Default none.
     pub max_bytes: Option<u64>,
+    /// How many bytes of packed pages of ended runs are kept in memory, for all readers together; 0 for none. Default
+    /// 32 MiB.
+    pub page_cache_bytes: usize,
 }
 
 impl Default for StoreOptions {
@@ -63,6 +70,7 @@ impl Default for StoreOptions {
             read_page_frames: 1024,
             read_page_bytes: 256 * 1024,
             max_bytes: None,
+            page_cache_bytes: 32 * 1024 * 1024,
         }
     }
 }
@@ -84,7 +92,9 @@ struct Inner {
     limits: PageLimits,
     queue: Arc<Queue>,
     health: Arc<Health>,
+    upkeep: Arc<Signal>,
     readers: Arc<Readers>,
+    pages: Arc<PageCache>,
     registry: Arc<Registry>,
     /// `None` once closed.
     running: Mutex<Option<Running>>,
@@ -93,6 +103,7 @@ struct Inner {
 /// What a closed store no longer has.
 struct Running {
     writer: JoinHandle<()>,
+    upkeep: JoinHandle<()>,
     lock: StoreLock,
 }
 
@@ -109,24 +120,38 @@ impl Store {
         let lock = StoreLock::acquire(path)?;
         let connection = schema::open_writer(path, &options)?;
         let readers = Readers::open(path, READERS).map_err(|error| OpenError::from_sqlite(path, &error))?;
+        let tidying = schema::open_reader(path).map_err(|error| OpenError::from_sqlite(path, &error))?;
         let queue = Arc::new(Queue::default());
         let health = Arc::new(Health::default());
         let writer =
             Writer { path: path.to_owned(), connection, queue: Arc::clone(&queue), health: Arc::clone(&health) }
                 .spawn()
                 .map_err(|error| OpenError::from_io(path, &error))?;
+        let signal = Arc::new(Signal::default());
+        let upkeep = Upkeep { connection: tidying, queue: Arc::clone(&queue), signal: Arc::clone(&signal) }.spawn();
+        let upkeep = match upkeep {
+            Ok(upkeep) => upkeep,
+            Err(error) => {
+                // The writer has to be gone before another process may have the file.
+                queue.close();
+                let _ = writer.join();
+                return Err(OpenError::from_io(path, &error));
+            }
+        };
         Ok(Store {
             inner: Arc::new(Inner {
                 path: path.to_owned(),
                 limits: PageLimits { frames: options.read_page_frames, bytes: options.read_page_bytes },
                 queue,
                 health,
+                upkeep: signal,
                 readers: Arc::new(readers),
+                pages: Arc::new(PageCache::new(options.page_cache_bytes)),
                 registry: Arc::new(Registry::new(PageLimits {
                     frames: options.tail_frames,
                     bytes: options.tail_bytes,
                 })),
-                running: Mutex::new(Some(Running { writer, lock })),
+                running: Mutex::new(Some(Running { writer, upkeep, lock })),
             }),
         })
     }
@@ -198,7 +223,7 @@ impl Store {
         let ownership = self.write(move |conn| runs::take_ownership(conn, &id)).await?;
         let live = self.inner.registry.join(run_id);
         live.observe(ownership.head, false);
-        Ok(Appender::new(ownership, live, Arc::clone(&self.inner.queue)))
+        Ok(Appender::new(ownership, live, Arc::clone(&self.inner.queue), Arc::clone(&self.inner.upkeep)))
     }
 
     /// Removes a run's frames up to and including `through`, though never past its head, and answers the oldest `seq`
@@ -212,7 +237,71 @@ impl Store {
         self.write(move |conn| Ok(frames::trim(conn, &run_id, through)?.ok_or(TrimError::UnknownRun))).await
     }
 
-    /// One run.
+    /// The runs that may be removed, the first `most` of them by name.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn removable(&self, which: Removable, most: usize) -> Result<Found, ReadError> {
+        self.read_with(move |conn| retention::find(conn, &which, most)).await
+    }
+
+    /// Removes whole runs that have ended: they are no longer in any list, a reader is told [`ReadError::Gone`], and
+    /// what is left of each is a [`Tombstone`]. Those that have not ended, or are not there, are passed over. Answers
+    /// how many were removed.
+    ///
+    /// A few in a transaction, so that no append waits for long; what they said is deleted afterwards, in the
+    /// background. Dropping the future stops between two transactions.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure; some of them may have been removed.
+    pub async fn remove_runs(&self, run_ids: &[String], now: i64) -> Result<u64, RemoveError> {
+        let mut removed = 0;
+        for run_ids in run_ids.chunks(retention::AT_ONCE) {
+            let run_ids = run_ids.to_vec();
+            removed += self.write_in_background(move |conn| retention::remove(conn, &run_ids, now)).await?;
+            self.inner.upkeep.wake();
+        }
+        Ok(removed)
+    }
+
+    /// Deletes the tombstones of runs that were removed before this time, in milliseconds since the Unix epoch, and the
+    /// sessions that have no run and no other tombstone. Nothing is known of such a run any more. Answers how many.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure; some of them may have been deleted.
+    pub async fn forget_tombstones(&self, before: i64) -> Result<u64, RemoveError> {
+        let mut forgotten = 0;
+        loop {
+            match self.write_in_background(move |conn| retention::forget(conn, before)).await? {
+                0 => return Ok(forgotten),
+                some => {
+                    self.inner.pages.clear();
+                    forgotten += some as u64;
+                }
+            }
+        }
+    }
+
+    /// What is left of a run that was removed.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn tombstone(&self, run_id: &str) -> Result<Option<Tombstone>, ReadError> {
+        let run_id = run_id.to_owned();
+        self.read_with(move |conn| retention::tombstone(conn, &run_id)).await
+    }
+
+    /// Waits until what is done to the file in the background is done, as far as it can be now: runs that have ended are
+    /// packed, removed ones are emptied. Nobody needs to wait for it but who measures, or looks at the file.
+    pub async fn tidied(&self) {
+        self.inner.upkeep.at_rest().await;
+    }
+
+    /// One run. `None` also for one that was removed: see [`Store::tombstone`].
     ///
     /// # Errors
     ///
@@ -238,14 +327,23 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's failure.
+    /// [`ReadError::Removed`], or the store's failure.
     pub async fn run_by_exchange(
         &self,
         session_id: &str,
         exchange_id: &str,
     ) -> Result<Option<(RunRecord, String)>, ReadError> {
         let (session_id, exchange_id) = (session_id.to_owned(), exchange_id.to_owned());
-        self.read_with(move |conn| runs::by_exchange(conn, &session_id, &exchange_id)).await
+        self.read_with(move |conn| {
+            let found = runs::by_exchange(conn, &session_id, &exchange_id)?;
+            if found.is_none()
+                && let Some(tombstone) = retention::tombstone_by_exchange(conn, &session_id, &exchange_id)?
+            {
+                return Ok(Err(ReadError::Removed(Box::new(tombstone))));
+            }
+            Ok(Ok(found))
+        })
+        .await?
     }
 
     /// The runs that pass a filter, newest first, without their inputs.
@@ -284,9 +382,13 @@ impl Store {
     /// [`ReadError::UnknownRun`], [`ReadError::Gone`], [`ReadError::Missing`], or the store's failure. A cursor at or past
     /// the head is no error: there is nothing after it.
     pub async fn read(&self, run_id: &str, after: u64, max_frames: usize) -> Result<Vec<Entry>, ReadError> {
-        let run_id = run_id.to_owned();
+        let run_id: Arc<str> = run_id.into();
         let limits = PageLimits { frames: max_frames, bytes: self.inner.limits.bytes };
-        self.read_with(move |conn| frames::page(conn, &run_id, after, limits)).await?
+        let cache = Arc::clone(&self.inner.pages);
+        self.read_with(move |conn| {
+            frames::entries(conn, frames::Reading { run_id: &run_id, limits, cache: &cache }, after)
+        })
+        .await?
     }
 
     /// Follows a run from a cursor: any from 0 to its head, live or ended (G4).
@@ -295,8 +397,8 @@ impl Store {
     ///
     /// [`TailError::UnknownRun`], [`TailError::PastHead`], [`TailError::Gone`], or the store's failure.
     pub async fn tail(&self, run_id: &str, after: u64) -> Result<Tail, TailError> {
-        let Inner { registry, readers, limits, .. } = &*self.inner;
-        Tail::open(registry, readers, *limits, run_id, after).await
+        let Inner { registry, readers, pages, limits, .. } = &*self.inner;
+        Tail::open(registry, readers, pages, *limits, run_id, after).await
     }
 
     /// A segment's payload. `None` also when there is no such run.
@@ -328,15 +430,30 @@ impl Store {
         // The other end is dropped unanswered only when the writer is gone.
         answer.await.unwrap_or_else(|_| Err(StorageFailure::Closed.into()))
     }
+
+    async fn write_in_background<T, F>(&self, mut write: F) -> Result<T, StorageFailure>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let (request, answer) = Request::background(move |conn: &Connection| write(conn).map(Ok));
+        self.inner.queue.push(Box::new(request))?;
+        answer.await.unwrap_or(Err(StorageFailure::Closed))
+    }
 }
 
 impl Inner {
     fn close(&self) {
         // Held until done, so that a second caller returns only when the store is closed.
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Running { writer, lock }) = running.take() else {
+        let Some(Running { writer, upkeep, lock }) = running.take() else {
             return;
         };
+        // The writer still answers what it has begun.
+        self.upkeep.stop();
+        if upkeep.join().is_err() {
+            tracing::error!(path = %self.path.display(), "the store's upkeep thread had panicked");
+        }
         // First the readers: SQLite removes the write-ahead log with the last connection, and only one that may write can.
         self.readers.close();
         self.queue.close();

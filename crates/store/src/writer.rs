@@ -19,6 +19,12 @@ pub(crate) trait Work: Send {
 
     /// Called once, after the commit, or after it failed.
     fn settle(self: Box<Self>, committed: Result<(), StorageFailure>);
+
+    /// Whether nobody waits for it, so that it can have a transaction of its own after those that somebody waits for,
+    /// and its failure is none of theirs.
+    fn background(&self) -> bool {
+        false
+    }
 }
 
 /// What waits for the writer.
@@ -133,7 +139,13 @@ impl Writer {
         let _guard = CloseOnExit { queue: Arc::clone(&self.queue), health: Arc::clone(&self.health) };
         let queue = Arc::clone(&self.queue);
         while let Some(batch) = queue.take() {
-            self.write(batch);
+            let (background, batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(|work| work.background());
+            if !batch.is_empty() {
+                self.write(batch);
+            }
+            for work in background {
+                self.write(vec![work]);
+            }
         }
         // So that the file is whole by itself, and the next start has nothing to recover.
         if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
@@ -175,12 +187,15 @@ impl Writer {
     fn report(&self, rollback: &Rollback) -> StorageFailure {
         let (Rollback::Work(error) | Rollback::Transaction(error)) = rollback;
         let failure = StorageFailure::from_sqlite(&self.path, error);
-        tracing::error!(%error, %failure, "appends to the store were lost");
+        tracing::error!(%error, %failure, "a transaction of the store was rolled back");
         failure
     }
 
     fn settle(&self, batch: Vec<Box<dyn Work>>, committed: Result<(), StorageFailure>) {
-        self.health.set(&committed);
+        // That the file cannot be tidied up does not mean that it takes no appends.
+        if committed.is_ok() || !batch.iter().all(|work| work.background()) {
+            self.health.set(&committed);
+        }
         for work in batch {
             work.settle(committed.clone());
         }
@@ -208,6 +223,7 @@ impl Drop for CloseOnExit {
 /// A piece of work that somebody awaits the answer of.
 pub(crate) struct Request<T, E, F> {
     run: F,
+    background: bool,
     answer: Option<Result<T, E>>,
     reply: oneshot::Sender<Result<T, E>>,
 }
@@ -218,8 +234,14 @@ where
 {
     pub(crate) fn new(run: F) -> (Request<T, E, F>, oneshot::Receiver<Result<T, E>>) {
         let (reply, answered) = oneshot::channel();
-        let request = Request { run, answer: None, reply };
+        let request = Request { run, background: false, answer: None, reply };
         (request, answered)
+    }
+
+    /// One for which nobody is kept waiting.
+    pub(crate) fn background(run: F) -> (Request<T, E, F>, oneshot::Receiver<Result<T, E>>) {
+        let (request, answered) = Request::new(run);
+        (Request { background: true, ..request }, answered)
     }
 }
 
@@ -243,6 +265,10 @@ where
         };
         // Nobody listens when the caller's future was dropped.
         let _ = self.reply.send(answer);
+    }
+
+    fn background(&self) -> bool {
+        self.background
     }
 }
 

@@ -107,14 +107,15 @@ async fn g5_a_frame_that_a_tail_returns_is_already_in_the_file() {
         }
         tail.cursor()
     });
-    for seq in 1..=300 {
+    // Too few to be packed when the run has ended.
+    for seq in 1..=200 {
         appender.enqueue(frames(seq..=seq)).unwrap();
         if seq % 7 == 0 {
             appender.progress().wait_durable(seq).await.unwrap();
         }
     }
-    appender.enqueue(end(301..=301)).unwrap();
-    assert_eq!(reader.await.unwrap(), 301);
+    appender.enqueue(end(201..=201)).unwrap();
+    assert_eq!(reader.await.unwrap(), 201);
 }
 
 #[tokio::test]
