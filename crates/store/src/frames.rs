@@ -125,7 +125,7 @@ fn packed(conn: &Connection, run: i64, reading: Reading<'_>, after: u64) -> rusq
     let Some((id, first, last)) = found.filter(|(_, _, last)| *last > after) else {
         return Ok(None);
     };
-    let page = match cache.get(run_id, first, last) {
+    let page = match cache.get(run_id, first).filter(|page| page.last() == last) {
         Some(page) => page,
         None => {
             let blob = conn.blob_open("main", "pages", "sse", id, true)?;

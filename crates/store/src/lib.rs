@@ -25,6 +25,7 @@ mod appender;
 mod entry;
 mod error;
 mod frames;
+mod inspection;
 mod live;
 mod lock;
 mod page_cache;
@@ -45,6 +46,7 @@ pub use error::{
     AddExchangeError, AppendError, CreateError, OpenError, OwnershipError, ReadError, RemoveError, StorageFailure,
     TailError, TrimError,
 };
+pub use inspection::{Fault, InspectedPayload, InspectedRun, Inspection};
 pub use progress::Progress;
 pub use record::{
     Added, Created, ExchangeRecord, NewRun, Payload, RunCursor, RunFilter, RunRecord, SessionRecord, Tombstone,

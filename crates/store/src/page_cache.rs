@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::entry::Page;
 
-/// A bounded number of bytes of packed pages. A page never changes, so nothing here is ever out of date; whether the page
-/// is still there is for the file to say, and is asked first.
+/// A bounded number of bytes of packed pages. A page never changes, so nothing here is ever out of date. Whether there is
+/// still a run for them is asked of the file when a reader comes; one that has come may read on here to the end.
 ///
 /// It pays when several readers replay the same run, or one does so again: a reload, a second viewer, a thousand of them
 /// after an outage. A run that is larger than the cache goes through it without being of use to anybody.
@@ -30,7 +30,8 @@ impl PageCache {
         PageCache { most, pages: Mutex::default() }
     }
 
-    pub(crate) fn get(&self, run_id: &Arc<str>, first: u64, last: u64) -> Option<Page> {
+    /// The page that begins with this frame.
+    pub(crate) fn get(&self, run_id: &Arc<str>, first: u64) -> Option<Page> {
         if self.most == 0 {
             return None;
         }
@@ -39,7 +40,7 @@ impl PageCache {
         let now = pages.uses;
         let (page, used) = pages.pages.get_mut(&(Arc::clone(run_id), first))?;
         *used = now;
-        (page.last() == last).then(|| page.clone())
+        Some(page.clone())
     }
 
     /// Keeps a page, and lets go of those that were not used for the longest time.
@@ -63,7 +64,7 @@ impl PageCache {
         }
     }
 
-    /// Lets go of everything: the names of runs may be given to others from now on.
+    /// Lets go of everything, because runs were removed.
     pub(crate) fn clear(&self) {
         *self.lock() = Pages::default();
     }
@@ -95,19 +96,18 @@ mod tests {
         for first in 100..105 {
             cache.put(&run, &page(first));
         }
-        assert_eq!(cache.get(&run, 100, 100), Some(page(100)));
+        assert_eq!(cache.get(&run, 100), Some(page(100)));
         cache.put(&run, &page(105));
-        assert_eq!(cache.get(&run, 101, 101), None, "it was not used for the longest time");
-        assert_eq!(cache.get(&run, 100, 100), Some(page(100)));
+        assert_eq!(cache.get(&run, 101), None, "it was not used for the longest time");
+        assert_eq!(cache.get(&run, 100), Some(page(100)));
         assert_eq!(cache.lock().bytes, 5 * size);
         // The same page twice counts once.
         cache.put(&run, &page(105));
         assert_eq!(cache.lock().bytes, 5 * size);
-        assert_eq!(cache.get(&"other".into(), 105, 105), None);
-        assert_eq!(cache.get(&run, 105, 106), None, "a page of other frames is another page");
+        assert_eq!(cache.get(&"other".into(), 105), None);
         cache.clear();
         assert_eq!(cache.lock().bytes, 0);
-        assert_eq!(cache.get(&run, 100, 100), None);
+        assert_eq!(cache.get(&run, 100), None);
     }
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         for most in [0, 3 * page(1).sse().len()] {
             let cache = PageCache::new(most);
             cache.put(&run, &page(1));
-            assert_eq!(cache.get(&run, 1, 1), None);
+            assert_eq!(cache.get(&run, 1), None);
         }
     }
 }

@@ -261,6 +261,7 @@ impl Store {
         for run_ids in run_ids.chunks(retention::AT_ONCE) {
             let run_ids = run_ids.to_vec();
             removed += self.write_in_background(move |conn| retention::remove(conn, &run_ids, now)).await?;
+            self.inner.pages.clear();
             self.inner.upkeep.wake();
         }
         Ok(removed)
@@ -277,10 +278,7 @@ impl Store {
         loop {
             match self.write_in_background(move |conn| retention::forget(conn, before)).await? {
                 0 => return Ok(forgotten),
-                some => {
-                    self.inner.pages.clear();
-                    forgotten += some as u64;
-                }
+                some => forgotten += some as u64,
             }
         }
     }

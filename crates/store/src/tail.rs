@@ -158,6 +158,13 @@ impl Tail {
                     return Ok(TailEvents::Events(events));
                 }
                 Found::InFile => {
+                    // A page that another reader has left behind costs no way to another thread and back.
+                    if let Some(page) = self.cached_page() {
+                        self.ahead = None;
+                        self.cursor = page.last();
+                        self.read_ahead().await;
+                        return Ok(TailEvents::Events(page.into_sse()));
+                    }
                     let reading = match &mut self.ahead {
                         Some(reading) => reading,
                         None => self.ahead.insert(self.read_after(self.cursor)),
@@ -188,7 +195,7 @@ impl Tail {
     /// Begins to read the page after the cursor, if it has to come from the file.
     async fn read_ahead(&mut self) {
         let found = self.changes.borrow().after(self.cursor, PageLimits { frames: 1, bytes: 0 });
-        if !matches!(found, Found::InFile) {
+        if !matches!(found, Found::InFile) || self.cached_page().is_some() {
             return;
         }
         let mut reading = self.read_after(self.cursor);
@@ -206,6 +213,12 @@ impl Tail {
             Some(page) => Box::pin(ready(page)),
             None => reading,
         });
+    }
+
+    /// The page after the cursor, if it is in memory and may be given out whole.
+    fn cached_page(&self) -> Option<Page> {
+        let page = self.cache.get(self.live.run_id(), self.cursor + 1)?;
+        (page.len() <= self.limits.frames && page.sse().len() <= self.limits.bytes).then_some(page)
     }
 
     fn read_after(&self, cursor: u64) -> Reading {

@@ -1,0 +1,119 @@
+//! A store that the first version of the schema wrote opens, with everything in it.
+#![allow(clippy::unwrap_used)]
+
+mod fixture;
+
+use std::path::Path;
+
+use fixture::{body, end, read_to_end, write};
+use runwire_store::{Inspection, OpenError, Removable, Store, StoreOptions};
+use rusqlite::Connection;
+
+/// The schema of version 1, as it was released. Not shared with the crate on purpose: it must never change.
+const VERSION_1: &str = "
+CREATE TABLE meta (schema_version INTEGER NOT NULL) STRICT;
+CREATE TABLE sessions (session_id TEXT PRIMARY KEY, principal TEXT, created_at INTEGER NOT NULL,
+    last_run_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE runs (id INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, owner_epoch INTEGER NOT NULL DEFAULT 0,
+    head INTEGER NOT NULL DEFAULT 0, oldest INTEGER NOT NULL DEFAULT 1, status TEXT NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0, created_at INTEGER NOT NULL, started_at INTEGER, ended_at INTEGER,
+    agent_id TEXT NOT NULL, session_id TEXT NOT NULL, lane TEXT NOT NULL, principal TEXT, trigger_kind TEXT NOT NULL,
+    agent_revision_id TEXT, parent_run_id TEXT, usage TEXT, cost TEXT, failure TEXT) STRICT;
+CREATE INDEX runs_newest ON runs (created_at, run_id);
+CREATE INDEX runs_by_agent ON runs (agent_id, created_at, run_id);
+CREATE INDEX runs_by_session ON runs (session_id, created_at, run_id);
+CREATE INDEX runs_by_principal ON runs (principal, created_at, run_id);
+CREATE INDEX runs_by_status ON runs (status, created_at, run_id);
+CREATE INDEX runs_unfinished ON runs (created_at, run_id) WHERE ended_at IS NULL;
+CREATE TABLE inputs (run INTEGER PRIMARY KEY, metadata TEXT NOT NULL, input TEXT NOT NULL) STRICT;
+CREATE TABLE exchanges (session_id TEXT NOT NULL, exchange_id TEXT NOT NULL, run INTEGER NOT NULL,
+    input_digest TEXT NOT NULL, PRIMARY KEY (session_id, exchange_id)) STRICT, WITHOUT ROWID;
+CREATE TABLE frames (run INTEGER NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (run, seq))
+    STRICT, WITHOUT ROWID;
+CREATE TABLE payloads (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, segment_id TEXT NOT NULL,
+    content_type TEXT NOT NULL, bytes BLOB NOT NULL, UNIQUE (run, segment_id)) STRICT;
+INSERT INTO meta VALUES (1);
+PRAGMA application_id = 1381460338;
+PRAGMA journal_mode = WAL;
+";
+
+fn version_1(path: &Path) {
+    let conn = Connection::open(path).unwrap();
+    conn.execute_batch(VERSION_1).unwrap();
+    for (id, run_id, head, ended_at) in [(1, "long", 3000, Some(7)), (2, "live", 300, None), (3, "short", 2, Some(9))] {
+        conn.execute(
+            "INSERT INTO runs (id, run_id, head, status, created_at, ended_at, agent_id, session_id, lane, trigger_kind)
+             VALUES (?1, ?2, ?3, 'running', 5, ?4, 'demo', 's', 'default', 'api')",
+            (id, run_id, head, ended_at),
+        )
+        .unwrap();
+        conn.execute("INSERT INTO inputs VALUES (?1, '{}', '{\"a\":\"é\"}')", [id]).unwrap();
+        conn.execute("INSERT INTO exchanges VALUES ('s', ?1, ?2, 'd')", (run_id, id)).unwrap();
+        for seq in 1..=head {
+            conn.execute("INSERT INTO frames VALUES (?1, ?2, ?3)", (id, seq, &body(seq as u64)[..])).unwrap();
+        }
+    }
+    conn.execute("INSERT INTO sessions VALUES ('s', NULL, 5, 5)", []).unwrap();
+    conn.execute("INSERT INTO payloads VALUES (1, 3, 'seg_1', 'text/plain', x'0102030405')", []).unwrap();
+}
+
+#[tokio::test]
+async fn a_store_of_version_1_opens_and_goes_on_as_one_of_version_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.db");
+    version_1(&path);
+    let error = Inspection::open(&path).unwrap_err();
+    assert!(matches!(error, OpenError::OlderSchema { found: 1, supported: 2, .. }), "{error}");
+
+    let store = Store::open(&path, StoreOptions::default()).unwrap();
+    for _ in 0..2 {
+        // Before, while and after its rows are packed.
+        let mut tail = store.tail("long", 0).await.unwrap();
+        assert_eq!(read_to_end(&mut tail).await, (1..=3000).collect::<Vec<_>>());
+        store.tidied().await;
+    }
+    let ended = store.removable(Removable::EndedBefore { time: 100, agent_id: None }, 10).await.unwrap();
+    let bytes = |head: u64| (1..=head).map(|seq| body(seq).len() as u64).sum::<u64>() + r#"{"a":"é"}{}"#.len() as u64;
+    let sizes: Vec<(&str, u64)> = ended.runs.iter().map(|run| (&*run.run_id, run.bytes)).collect();
+    assert_eq!(sizes, [("long", bytes(3000)), ("short", bytes(2) + 5)]);
+    let mut appender = store.take_ownership("live").await.unwrap();
+    write(&mut appender, end(301..=301)).await;
+    store.tidied().await;
+    store.close();
+    drop(store);
+
+    let inspection = Inspection::open(&path).unwrap();
+    assert_eq!(inspection.file_faults().unwrap(), []);
+    assert_eq!(inspection.reference_faults().unwrap(), []);
+    drop(inspection);
+    let raw = Connection::open(&path).unwrap();
+    let count = |sql: &str| raw.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT schema_version FROM meta"), 2);
+    assert_eq!(count("SELECT count(*) FROM frames"), 2, "the two long ones are packed");
+    // It is the same store that is made today, table by table and index by index.
+    let made = dir.path().join("made.db");
+    Store::open(&made, StoreOptions::default()).unwrap().close();
+    let schema = |path: &Path| -> Vec<(String, String)> {
+        let conn = Connection::open(path).unwrap();
+        let sql =
+            "SELECT name, replace(replace(coalesce(sql, ''), char(10), ''), ' ', '') FROM sqlite_schema ORDER BY name";
+        let mut statement = conn.prepare(sql).unwrap();
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+    };
+    assert_eq!(schema(&path), schema(&made));
+}
+
+#[tokio::test]
+async fn a_migration_that_stops_in_its_middle_leaves_the_store_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.db");
+    version_1(&path);
+    // Something of the second version is in the way of the second version, so that the step fails in its middle.
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE upkeep (x)").unwrap();
+    assert!(matches!(Store::open(&path, StoreOptions::default()).unwrap_err(), OpenError::Io { .. }));
+    let raw = Connection::open(&path).unwrap();
+    raw.execute_batch("DROP TABLE upkeep").unwrap();
+    drop(raw);
+    let store = Store::open(&path, StoreOptions::default()).unwrap();
+    assert_eq!(store.read("live", 299, 10).await.unwrap().len(), 1);
+}
