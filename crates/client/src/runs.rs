@@ -251,7 +251,7 @@ impl Server {
     }
 }
 
-async fn ask<T: for<'de> Deserialize<'de>>(request: RequestBuilder, url: &Url) -> Result<T, ApiError> {
+pub(crate) async fn ask<T: for<'de> Deserialize<'de>>(request: RequestBuilder, url: &Url) -> Result<T, ApiError> {
     let unreachable =
         |source: reqwest::Error| ApiError::Unreachable { url: url.to_string(), source: source.without_url() };
     let response = request.timeout(REQUEST_TIMEOUT).send().await.map_err(unreachable)?;

@@ -8,7 +8,8 @@ use runwire_agui::{Content, Message, PROTOCOL_VERSION, RunAgentInput, UserMessag
 use runwire_bridge::{LogState, Recorder};
 use runwire_frame::{RunStatus, Suspend};
 use runwire_store::{
-    Added, AppendError, Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, RunFilter, RunRecord, Store,
+    Added, AppendError, Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, Retention, RunFilter,
+    RunRecord, Store, Tombstone,
 };
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,11 +28,13 @@ use crate::writer::{Identity, RunCore, WriteError, to_append};
 pub struct EngineOptions {
     /// How long a driver may take to end by itself after it was asked to stop. Default 5 s.
     pub cancel_grace: Duration,
+    /// Which runs are kept. Default: all.
+    pub retention: Retention,
 }
 
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
-        EngineOptions { cancel_grace: Duration::from_secs(5) }
+        EngineOptions { cancel_grace: Duration::from_secs(5), retention: Retention::default() }
     }
 }
 
@@ -93,6 +96,22 @@ impl Engine {
     /// The store that runs are kept in.
     pub fn store(&self) -> &Store {
         &self.inner.store
+    }
+
+    /// Which runs are kept.
+    pub fn retention(&self) -> &Retention {
+        &self.inner.options.retention
+    }
+
+    /// A task of the engine that may be dropped at any await.
+    pub(crate) fn spawn_until_closing(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let closing = self.inner.closing.clone();
+        self.inner.tasks.spawn(async move {
+            tokio::select! {
+                () = closing.cancelled() => {}
+                () = task => {}
+            }
+        });
     }
 
     /// How many runs are being executed.
@@ -199,6 +218,7 @@ impl Engine {
             Err(CreateError::SessionOfAnother { session_id }) => {
                 return Err(CreateRunError::SessionNotYours { session_id });
             }
+            Err(CreateError::Removed(tombstone)) => return Err(removed(tombstone, create.principal.as_deref())),
             Err(error) => return Err(error.into()),
             Ok(Created::New(record)) => record,
             Ok(Created::Existing { record, same_input }) => {
@@ -232,7 +252,11 @@ impl Engine {
         let exchange =
             ExchangeRecord { session_id: session_id.clone(), exchange_id: exchange_id.clone(), input_digest: digest };
         let principal = create.principal.as_deref();
-        let waiting = match self.known(&exchange).await? {
+        let known = match self.known(&exchange).await {
+            Err(CreateRunError::Read(ReadError::Removed(tombstone))) => return Err(removed(tombstone, principal)),
+            known => known?,
+        };
+        let waiting = match known {
             // A server that died between taking the answer and acting on it left the run waiting: it goes on now.
             Some((record, true)) if record.status == RunStatus::Suspended.as_str() => Some(record),
             Some((record, same_input)) => return existing(record, same_input, exchange_id, principal),
@@ -467,6 +491,14 @@ enum TakenUp {
     Continues(LogState, Appender),
     /// The exchange had been made before.
     Known { record: RunRecord, same_input: bool },
+}
+
+/// The exchange names a run that retention removed. Whose it was decides what may be told of it.
+fn removed(tombstone: Box<Tombstone>, principal: Option<&str>) -> CreateRunError {
+    if principal.is_some() && tombstone.principal.as_deref() != principal {
+        return CreateRunError::SessionNotYours { session_id: tombstone.session_id };
+    }
+    CreateRunError::Removed(tombstone)
 }
 
 fn existing(

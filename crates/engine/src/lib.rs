@@ -15,6 +15,7 @@ mod in_hand;
 mod recovery;
 mod request;
 mod segment;
+mod sweeper;
 mod writer;
 
 pub use clock::now;
@@ -23,4 +24,5 @@ pub use engine::{CancelError, Engine, EngineOptions};
 pub use recovery::{RecoverError, Recovered};
 pub use request::{CreateRun, CreateRunError, RunRequest, Started};
 pub use segment::Segment;
+pub use sweeper::Swept;
 pub use writer::{RunWriter, WriteError};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use runwire_agui::RunAgentInput;
-use runwire_store::{AddExchangeError, AppendError, CreateError, OwnershipError, ReadError, RunRecord};
+use runwire_store::{AddExchangeError, AppendError, CreateError, OwnershipError, ReadError, RunRecord, Tombstone};
 use serde_json::Value;
 
 /// What an agent is asked.
@@ -90,6 +90,9 @@ pub enum CreateRunError {
         /// The session.
         session_id: String,
     },
+    /// The ids name a run that retention removed. It is not run again.
+    #[error("{0}")]
+    Removed(Box<Tombstone>),
     /// The server is shutting down.
     #[error("the server is shutting down and starts no more runs")]
     ShuttingDown,

@@ -32,12 +32,14 @@ pub enum Command {
     Run(RunArgs),
     /// Follow a run, live or finished
     Tail(TailArgs),
-    /// List runs, newest first
+    /// List runs, newest first, or remove ended ones
     Runs(RunsArgs),
     /// Stop a run
     Cancel(CancelArgs),
     /// Say what an AG-UI client would make of a stream, captured or fetched
     Check(CheckArgs),
+    /// Prove that a store is consistent: every log, record and payload in it
+    VerifyLog(VerifyLogArgs),
 }
 
 /// Where a server listens, and where the commands look for one, unless they are told otherwise.
@@ -164,7 +166,11 @@ pub enum TransportArg {
 
 /// `runwire runs`
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct RunsArgs {
+    /// Something other than to list them
+    #[command(subcommand)]
+    pub command: Option<RunsCommand>,
     /// Only runs of this agent
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
@@ -179,6 +185,40 @@ pub struct RunsArgs {
     pub limit: u32,
     #[command(flatten)]
     pub server: ServerArgs,
+}
+
+/// What else can be done with runs.
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// Remove runs that have ended, with all that belongs to them
+    Prune(PruneArgs),
+}
+
+/// `runwire runs prune`
+#[derive(Debug, Args)]
+pub struct PruneArgs {
+    /// Runs that ended at least so long ago [default: those that the server's configured retention does not keep]
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub older_than: Option<Duration>,
+    /// Only runs of this agent
+    #[arg(long, value_name = "AGENT", requires = "older_than")]
+    pub agent: Option<String>,
+    /// Say which runs would be removed, and remove none
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// `runwire verify-log`
+#[derive(Debug, Args)]
+pub struct VerifyLogArgs {
+    /// The store, which no server may have open
+    #[arg(long, env = "RUNWIRE_STORE", value_name = "PATH", default_value = "runwire.db")]
+    pub store: PathBuf,
+    /// Print the findings as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `runwire cancel`

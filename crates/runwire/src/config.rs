@@ -11,10 +11,11 @@ use runwire_agui::AgentCapabilities;
 use runwire_engine::drivers::{AguiDriver, AguiOptions, DemoDriver, DemoOptions};
 use runwire_engine::{Agent, Driver};
 use runwire_server::Tokens;
+use runwire_store::{Keep, Retention};
 use serde::Deserialize;
 
 use crate::cli::{ListenArgs, SyncMode};
-use crate::duration;
+use crate::{duration, size};
 
 /// What the file may say.
 #[derive(Debug, Default, Deserialize)]
@@ -30,8 +31,36 @@ pub struct File {
     shutdown_grace: Option<Duration>,
     #[serde(deserialize_with = "duration::optional")]
     stream_max_age: Option<Duration>,
+    retention: RetentionTable,
     agents: BTreeMap<String, AgentTable>,
     tokens: Vec<TokenTable>,
+}
+
+/// `[retention]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RetentionTable {
+    #[serde(flatten)]
+    keep: KeepTable,
+    #[serde(deserialize_with = "duration::optional")]
+    tombstones: Option<Duration>,
+}
+
+/// What `[retention]` and `[agents.NAME.retention]` have in common.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct KeepTable {
+    #[serde(deserialize_with = "duration::optional")]
+    max_age: Option<Duration>,
+    max_runs: Option<u64>,
+    #[serde(deserialize_with = "size::optional")]
+    max_bytes: Option<u64>,
+}
+
+impl KeepTable {
+    fn keep(&self) -> Keep {
+        Keep { max_age: self.max_age, max_runs: self.max_runs, max_bytes: self.max_bytes }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -41,10 +70,11 @@ enum SyncWord {
     Full,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 struct AgentTable {
     driver: String,
     description: Option<String>,
+    retention: Option<KeepTable>,
     // demo
     #[serde(default, deserialize_with = "duration::optional")]
     pace: Option<Duration>,
@@ -87,11 +117,13 @@ const TOP: &[&str] = &[
     "cancel_grace",
     "shutdown_grace",
     "stream_max_age",
+    "retention",
     "agents",
     "tokens",
 ];
+const KEEP: &[&str] = &["max_age", "max_runs", "max_bytes"];
 const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
-const EVERY_AGENT: &[&str] = &["driver", "description"];
+const EVERY_AGENT: &[&str] = &["driver", "description", "retention"];
 const DRIVERS: &[(&str, &[&str])] =
     &[("demo", &["pace", "repeat"]), ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "capabilities"])];
 
@@ -111,6 +143,8 @@ pub struct Settings {
     pub shutdown_grace: Duration,
     /// After how long a connection is recycled.
     pub stream_max_age: Option<Duration>,
+    /// Which runs it keeps.
+    pub retention: Retention,
     /// Its agents.
     pub agents: Vec<Agent>,
     /// Its tokens; `None` when there are none.
@@ -156,6 +190,7 @@ impl Settings {
             cancel_grace: file.cancel_grace.unwrap_or(Duration::from_secs(5)),
             shutdown_grace: file.shutdown_grace.unwrap_or(Duration::from_secs(10)),
             stream_max_age: file.stream_max_age,
+            retention: retention(&file.retention, &file.agents),
             agents,
             tokens: tokens(&file.tokens)?,
         };
@@ -184,6 +219,17 @@ pub fn demo_agent() -> Agent {
     }
 }
 
+/// An agent with a table of its own goes by that alone; a table without keys keeps everything.
+fn retention(table: &RetentionTable, agents: &BTreeMap<String, AgentTable>) -> Retention {
+    let own = agents.iter().filter_map(|(id, agent)| Some((id.clone(), agent.retention.as_ref()?.keep())));
+    let defaults = Retention::default();
+    Retention {
+        default: table.keep.keep(),
+        agents: own.collect(),
+        tombstones: table.tombstones.unwrap_or(defaults.tombstones),
+    }
+}
+
 fn parse(text: &str) -> anyhow::Result<File> {
     let table: toml::Table = text.parse()?;
     check_keys(&table)?;
@@ -193,6 +239,9 @@ fn parse(text: &str) -> anyhow::Result<File> {
 /// Refuses every key that nothing reads, and names the nearest that something does.
 fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
     known("", table, TOP, &[])?;
+    if let Some(retention) = table.get("retention").and_then(toml::Value::as_table) {
+        known("retention.", retention, KEEP, &["tombstones"])?;
+    }
     for (id, agent) in table.get("agents").and_then(toml::Value::as_table).into_iter().flatten() {
         let Some(agent) = agent.as_table() else { continue };
         let place = format!("agents.{id}.");
@@ -202,6 +251,9 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
             bail!("{place}driver is `{driver}`{}; there is {}", hint(driver, &names), names.join(", "));
         };
         known(&place, agent, EVERY_AGENT, keys)?;
+        if let Some(retention) = agent.get("retention").and_then(toml::Value::as_table) {
+            known(&format!("{place}retention."), retention, KEEP, &[])?;
+        }
     }
     for (i, token) in table.get("tokens").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
         if let Some(token) = token.as_table() {
@@ -262,7 +314,8 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
         }
     };
     // What the environment holds is no part of the configuration, so a new secret is no new revision.
-    let revision = Some(revision(&format!("{table:?}")));
+    // Nor is what is kept of its runs a part of what it does.
+    let revision = Some(revision(&format!("{:?}", AgentTable { retention: None, ..table.clone() })));
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver })
 }
 
@@ -370,6 +423,11 @@ mod tests {
             let error = error(text);
             assert!(error.contains(key) && error.contains(nearest), "{error}");
         }
+        assert!(error("[retention]\nmax_ages = \"1d\"").contains("`max_age`"));
+        assert!(
+            error("[agents.a]\ndriver = \"demo\"\nretention = { tombstones = \"1d\" }")
+                .contains("a.retention.tombstones`")
+        );
         assert!(error("[agents.a]\ndriver = \"demo\"\nurl = \"http://x/\"").contains("`agents.a.url`"));
     }
 
@@ -379,6 +437,8 @@ mod tests {
             ("listen = \"0.0.0.0:80\"", "tokens"),
             ("listen = \"here\"", "listen"),
             ("cancel_grace = \"soon\"", "`soon`"),
+            ("[retention]\nmax_bytes = \"much\"", "`much`"),
+            ("[retention]\nmax_runs = -1", "max_runs"),
             ("stream_max_age = \"0s\"", "stream_max_age"),
             ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nidle_timeout = \"0s\"", "idle_timeout"),
             ("[agents.\"a/b\"]\ndriver = \"demo\"", "agents.a/b"),
@@ -401,6 +461,27 @@ mod tests {
             let error = error(text);
             assert!(error.contains(says), "{says}: {error}");
         }
+    }
+
+    #[test]
+    fn retention_is_of_all_agents_or_of_one_and_keeps_everything_by_default() {
+        assert_eq!(settings("").unwrap().retention, Retention::default());
+        let text = "[retention]\nmax_age = \"30d\"\nmax_runs = 7\nmax_bytes = \"2GB\"\ntombstones = \"1h\"\n\
+                    [agents.a]\ndriver = \"demo\"\n[agents.b]\ndriver = \"demo\"\nretention = { max_runs = 1 }\n\
+                    [agents.c]\ndriver = \"demo\"\nretention = {}";
+        let retention = settings(text).unwrap().retention;
+        let thirty_days = Duration::from_secs(30 * 24 * 3600);
+        let all = Keep { max_age: Some(thirty_days), max_runs: Some(7), max_bytes: Some(2_000_000_000) };
+        assert_eq!((retention.default, retention.tombstones), (all, Duration::from_secs(3600)));
+        let one = Keep { max_runs: Some(1), ..Keep::default() };
+        assert_eq!(retention.agents, BTreeMap::from([("b".to_owned(), one), ("c".to_owned(), Keep::default())]));
+    }
+
+    #[test]
+    fn what_is_kept_of_an_agents_runs_is_no_part_of_its_revision() {
+        let revision = |text: &str| settings(text).unwrap().agents[0].revision.clone();
+        let agent = "[agents.a]\ndriver = \"demo\"\n";
+        assert_eq!(revision(agent), revision(&format!("{agent}retention = {{ max_runs = 1 }}")));
     }
 
     #[test]

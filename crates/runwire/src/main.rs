@@ -10,16 +10,19 @@ mod duration;
 mod exit;
 mod follow;
 mod printer;
+mod prune;
 mod runs;
 mod serve;
 mod signals;
+mod size;
 mod start;
+mod verify_log;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, RunsCommand};
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
@@ -42,9 +45,13 @@ fn main() -> ExitCode {
             Command::Demo(args) => demo::run(args).await,
             Command::Run(args) => follow::run(args).await,
             Command::Tail(args) => follow::tail(args).await,
-            Command::Runs(args) => runs::run(args).await,
+            Command::Runs(args) => match args.command {
+                Some(RunsCommand::Prune(args)) => prune::run(args).await,
+                None => runs::run(args).await,
+            },
             Command::Cancel(args) => cancel::run(args).await,
             Command::Check(args) => check::run(args).await,
+            Command::VerifyLog(args) => verify_log::run(args),
         }
     });
     match done {

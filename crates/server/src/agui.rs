@@ -8,6 +8,7 @@ use bytes::Bytes;
 use runwire_agui::{TransportCapabilities, proto};
 use runwire_bridge::Peer;
 use runwire_engine::{CreateRun, RunRequest};
+use runwire_store::ReadError;
 use serde_json::Value;
 
 use crate::app::App;
@@ -50,10 +51,16 @@ pub(crate) async fn run(
     // A cursor is a place in what this exchange has sent. Where nothing was sent there is none, and starting a run whose
     // first events the client would not be shown is worse than refusing (G7).
     if after.is_some() {
-        let sent = app.store().run_by_exchange(&input.thread_id, &input.run_id).await?;
         // Somebody else's exchange is as good as none.
-        if !sent.is_some_and(|(record, _)| principal.may_see(&record)) {
-            return Err(Problem::past_head(0));
+        match app.store().run_by_exchange(&input.thread_id, &input.run_id).await {
+            Err(ReadError::Removed(tombstone)) if !principal.may_see_removed(&tombstone) => {
+                return Err(Problem::past_head(0));
+            }
+            sent => {
+                if !sent?.is_some_and(|(record, _)| principal.may_see(&record)) {
+                    return Err(Problem::past_head(0));
+                }
+            }
         }
     }
     // A client that declares no version predates 1.0.

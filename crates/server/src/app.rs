@@ -94,13 +94,16 @@ impl App {
         &self.inner.options
     }
 
-    /// The run, if there is one and the principal may see it. The two cannot be told apart: the same work is done and
+    /// The run, or that it was removed, if there is one and the principal may see it. The two cannot be told apart: the same work is done and
     /// the same problem comes out.
     pub(crate) async fn visible_run(&self, principal: &Principal, run_id: &str) -> Result<RunRecord, Problem> {
         let record = self.store().run(run_id).await?;
         match record {
             Some(record) if principal.may_see(&record) => Ok(record),
-            _ => Err(Problem::run_not_found(run_id)),
+            _ => match self.store().tombstone(run_id).await? {
+                Some(tombstone) if principal.may_see_removed(&tombstone) => Err(Problem::removed(&tombstone)),
+                _ => Err(Problem::run_not_found(run_id)),
+            },
         }
     }
 }

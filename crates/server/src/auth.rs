@@ -5,7 +5,7 @@ use std::fmt;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use runwire_store::RunRecord;
+use runwire_store::{RunRecord, Tombstone};
 use subtle::ConstantTimeEq as _;
 
 use crate::app::App;
@@ -34,6 +34,16 @@ impl Principal {
     /// Whether the principal may see and stop this run: its own, or all.
     pub(crate) fn may_see(&self, record: &RunRecord) -> bool {
         self.all_runs || record.principal == self.name
+    }
+
+    /// The same of a run that was removed.
+    pub(crate) fn may_see_removed(&self, tombstone: &Tombstone) -> bool {
+        self.all_runs || tombstone.principal == self.name
+    }
+
+    /// Whether the principal may remove runs: who sees all of them may.
+    pub(crate) fn may_remove(&self) -> bool {
+        self.all_runs
     }
 
     /// The principal whose runs a list is limited to.

@@ -15,6 +15,7 @@ mod patient_socket;
 mod problem;
 mod projection_stream;
 mod protobuf_stream;
+mod prune;
 mod routes;
 mod runs;
 mod serving;

@@ -3,7 +3,8 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use runwire_engine::{CancelError, CreateRunError};
-use runwire_store::{ReadError, TailError};
+use runwire_frame::Timestamp;
+use runwire_store::{ReadError, RemoveError, TailError, Tombstone};
 use serde_json::{Map, Value, json};
 
 /// What went wrong with a request, for the person who made it.
@@ -60,6 +61,22 @@ impl Problem {
         .with("oldest", oldest)
     }
 
+    /// Retention removed the run (G7). Every cursor is older than what is left, which is nothing.
+    pub(crate) fn removed(tombstone: &Tombstone) -> Problem {
+        let Tombstone { run_id, head, removed_at, .. } = tombstone;
+        Problem::new(
+            StatusCode::GONE,
+            "Run removed",
+            format!(
+                "the run `{run_id}` had {head} frames and was removed by retention at {}; it will not come back",
+                Timestamp::from_unix_millis(*removed_at)
+            ),
+        )
+        .with("run_id", run_id.clone())
+        .with("oldest", head + 1)
+        .with("removed_at", *removed_at)
+    }
+
     /// The cursor is past the last frame (G7).
     pub(crate) fn past_head(head: u64) -> Problem {
         Problem::new(
@@ -113,6 +130,7 @@ impl From<ReadError> for Problem {
     fn from(error: ReadError) -> Problem {
         match error {
             ReadError::Gone { oldest } => Problem::gone(oldest),
+            ReadError::Removed(tombstone) => Problem::removed(&tombstone),
             error => Problem::internal(&error),
         }
     }
@@ -141,6 +159,7 @@ impl From<CreateRunError> for Problem {
             CreateRunError::ResumeIncomplete { missing, .. } => {
                 Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Resume incomplete", detail).with("missing", missing)
             }
+            CreateRunError::Removed(tombstone) => Problem::removed(&tombstone),
             CreateRunError::ShuttingDown => Problem::unavailable(&detail),
             error @ (CreateRunError::Create(_)
             | CreateRunError::Exchange(_)
@@ -151,6 +170,12 @@ impl From<CreateRunError> for Problem {
             }
             error @ (CreateRunError::Read(_) | CreateRunError::Log(_)) => Problem::internal(&error),
         }
+    }
+}
+
+impl From<RemoveError> for Problem {
+    fn from(error: RemoveError) -> Problem {
+        Problem::internal(&error)
     }
 }
 

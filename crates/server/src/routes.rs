@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::auth::bearer;
 use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
-use crate::{agui, frame_stream, runs, websocket};
+use crate::{agui, frame_stream, prune, runs, websocket};
 
 /// All routes of the server.
 pub fn router(app: App) -> Router {
@@ -28,6 +28,7 @@ pub fn router(app: App) -> Router {
         .route("/agui/{agent}", post(agui::run))
         .route("/agui/{agent}/capabilities", get(agui::capabilities))
         .route("/v2/runs", post(runs::create).get(runs::list))
+        .route("/v2/runs/prune", post(prune::prune))
         .route("/v2/runs/{id}", get(runs::get))
         .route("/v2/runs/{id}/stream", get(frame_stream::stream))
         .route("/v2/runs/{id}/ws", get(websocket::upgrade))
@@ -83,6 +84,7 @@ async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
             "websocket": "GET /v2/runs/{id}/ws",
             "frames": "GET /v2/runs/{id}/frames",
             "events": "GET /v2/runs/{id}/agui",
+            "prune": "POST /v2/runs/prune",
             "cancel": "POST /v2/runs/{id}/cancel",
             "payload": "GET /v2/runs/{id}/segments/{segment}/payload",
             "health": "GET /healthz",

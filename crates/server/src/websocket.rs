@@ -10,7 +10,7 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use runwire_engine::now;
 use runwire_frame::{CloseCode, ErrorCode, ErrorData, Frame, PROTOCOL};
-use runwire_store::{Tail, TailError, TailItem};
+use runwire_store::{Tail, TailError, TailItem, Tombstone};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
@@ -113,6 +113,16 @@ struct Connection {
     stream: SplitStream<WebSocket>,
 }
 
+/// Retention removed the run: no cursor can be served (G7).
+fn removed(tombstone: &Tombstone) -> Close {
+    let extra = Map::from_iter([
+        ("oldest".to_owned(), (tombstone.head + 1).into()),
+        ("removed_at".to_owned(), tombstone.removed_at.into()),
+    ]);
+    let message = tombstone.to_string();
+    Close::error_with(CloseCode::AuthFailed.as_u16(), ErrorCode::MalformedFrame, message, extra)
+}
+
 impl Connection {
     async fn serve(&mut self, by_header: Option<Option<Principal>>, query: UpgradeQuery) -> Close {
         let (principal, protocol, after) = match by_header {
@@ -189,7 +199,11 @@ impl Connection {
         let store = self.app.store();
         let record = store.run(&self.run_id).await.map_err(|e| failed(&e))?;
         if !record.is_some_and(|r| principal.may_see(&r)) {
-            return Err(not_found());
+            let tombstone = store.tombstone(&self.run_id).await.map_err(|e| failed(&e))?;
+            return Err(match tombstone.filter(|t| principal.may_see_removed(t)) {
+                Some(tombstone) => removed(&tombstone),
+                None => not_found(),
+            });
         }
         // A cursor that cannot be served makes the first message invalid; what could be served is said in `data`.
         let cursor = |message: String, key: &str, seq: u64| {
