@@ -15,6 +15,7 @@ use crate::decode::{Decoded, decode_frequent, decode_value, parse};
 use crate::ending::{Ending, RunRecord, Truncation};
 use crate::event::Event;
 use crate::input::RunAgentInput;
+use crate::outgoing::{AgentVersion, OlderAgent};
 use crate::retired::RetiredShapes;
 use crate::verify::Verifier;
 use crate::version::ProtocolVersion;
@@ -78,6 +79,7 @@ pub struct Consumer {
     index: usize,
     requested: Option<(String, String)>,
     retired: RetiredShapes,
+    older: Option<OlderAgent>,
     expander: ChunkExpander,
     verifier: Verifier,
     warnings: Vec<Warning>,
@@ -101,11 +103,20 @@ impl Consumer {
             index: 0,
             requested,
             retired: RetiredShapes::default(),
+            older: None,
             expander: ChunkExpander::new(),
             verifier,
             warnings: Vec::new(),
             rejected: None,
         }
+    }
+
+    /// Says that the stream comes from an agent of this version. What an older one cannot mean as 1.0 does is translated,
+    /// where middleware stands (basic/versioning, "Downgrading"): an agent of 0.0.57 or before has no subagents.
+    #[must_use]
+    pub fn of_agent(mut self, version: AgentVersion) -> Self {
+        self.older = OlderAgent::of(version);
+        self
     }
 
     /// Takes the JSON of the next event and gives the events to deliver, in order; none, when it was dropped.
@@ -115,7 +126,7 @@ impl Consumer {
     /// When the stream is rejected. Every later push repeats the violation.
     pub fn push_json(&mut self, json: &[u8]) -> Result<Vec<Event>, Rejected> {
         // What reads strictly and is of a frequent type is none of the retired shapes.
-        self.take(|consumer, index| match decode_frequent(json) {
+        self.take(|consumer, index| match decode_frequent(json).filter(|_| consumer.older.is_none()) {
             Some(event) => Ok(Decoded { event: Some(event), warnings: Vec::new() }),
             None => consumer.decode(parse(json, index)?, index),
         })
@@ -136,7 +147,10 @@ impl Consumer {
     ///
     /// As [`Consumer::push_json`].
     pub fn push_event(&mut self, event: Event) -> Result<Vec<Event>, Rejected> {
-        self.take(|_, _| Ok(Decoded { event: Some(event), warnings: Vec::new() }))
+        self.take(|consumer, index| match consumer.older {
+            None => Ok(Decoded { event: Some(event), warnings: Vec::new() }),
+            Some(_) => consumer.decode(event.to_value(), index),
+        })
     }
 
     /// The warnings since they were taken last, in order.
@@ -214,6 +228,11 @@ impl Consumer {
     fn decode(&mut self, mut value: Value, index: usize) -> Result<Decoded, Violation> {
         let mut warnings = Vec::new();
         self.retired.translate(&mut value, index, &mut warnings);
+        if let Some(older) = self.older
+            && !older.translate(&mut value, index, &mut warnings)
+        {
+            return Ok(Decoded { event: None, warnings });
+        }
         let decoded = decode_value(value, index)?;
         warnings.extend(decoded.warnings);
         Ok(Decoded { event: decoded.event, warnings })

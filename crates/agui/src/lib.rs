@@ -6,6 +6,8 @@
 //! - [`Consumer`]: what a client makes of a stream — decoding, retired shapes, enforcement, chunk expansion and
 //!   verification, in the order of basic/processing;
 //! - [`Reducer`]: the messages and the state that a client holds;
+//! - [`Outgoing`]: what a client sends, checked and translated before it is sent; [`Pending`]: what a thread waits for once
+//!   a run has ended;
 //! - [`check`]: all of it over a recorded stream, as a report.
 //!
 //! Section names such as "events/lifecycle" are pages of the AG-UI 1.0 specification.
@@ -25,7 +27,9 @@ mod items;
 mod message;
 mod object;
 mod outcome;
+mod outgoing;
 mod patch;
+mod pending;
 pub mod proto;
 mod reducer;
 mod retired;
@@ -53,6 +57,10 @@ pub use events::*;
 pub use input::{Context, InputError, RunAgentInput, Tool};
 pub use message::*;
 pub use outcome::*;
+pub use outgoing::{
+    AgentVersion, Outgoing, OutgoingError, OutgoingRule, OutgoingWarning, PreparedInput, UnknownAgentVersion,
+};
+pub use pending::{Pending, PendingToolCall};
 pub use reducer::Reducer;
 pub use sse::{SseDecoder, SseEncoder, SseError, SseEvent};
 pub use usage::TokenUsage;

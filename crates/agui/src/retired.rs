@@ -113,6 +113,12 @@ impl RetiredShapes {
 
 /// Translates what is retired in a run input that stands at `path`.
 pub(crate) fn translate_input(input: &mut Value, path: &str, event: usize, warnings: &mut Vec<Warning>) {
+    omit_nulls(input, path, event, warnings);
+    translate_parts_of_input(input, path, event, warnings);
+}
+
+/// Reads the `null`s of places that have none as absent members.
+pub(crate) fn omit_nulls(input: &mut Value, path: &str, event: usize, warnings: &mut Vec<Warning>) {
     let Value::Object(members) = input else { return };
     drop_null(members, "forwardedProps", path, event, warnings);
     for (list, member) in [("tools", "parameters"), ("resume", "payload")] {
@@ -123,7 +129,11 @@ pub(crate) fn translate_input(input: &mut Value, path: &str, event: usize, warni
             }
         }
     }
-    if let Some(messages) = members.get_mut("messages") {
+}
+
+/// Translates the retired content parts of a run input's messages, which loses nothing of them.
+pub(crate) fn translate_parts_of_input(input: &mut Value, path: &str, event: usize, warnings: &mut Vec<Warning>) {
+    if let Some(messages) = input.get_mut("messages") {
         translate_messages(messages, &format!("{path}/messages"), event, warnings);
     }
 }
