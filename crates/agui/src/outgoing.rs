@@ -74,6 +74,19 @@ pub enum OutgoingRule {
     UnansweredToolCall,
 }
 
+impl OutgoingRule {
+    /// The rule's stable name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unrecognised => "unrecognised",
+            Self::RetiredNull => "retired-null",
+            Self::LossyDowngrade => "lossy-downgrade",
+            Self::UnansweredToolCall => "unanswered-tool-call",
+        }
+    }
+}
+
 /// Something a developer should know about an input that is sent all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingWarning {
@@ -238,11 +251,11 @@ impl Outgoing<'_> {
                     waiting: ids(pending.answerable()),
                 });
             };
-            if let Some(expires_at) = &interrupt.expires_at
-                && entry.status == ResumeStatus::Resolved
-                && expiry::unix_millis(expires_at).is_some_and(|expires| expires <= self.now_unix_millis)
-            {
-                return Err(OutgoingError::Expired { interrupt: interrupt.id.clone(), expires_at: expires_at.clone() });
+            if entry.status == ResumeStatus::Resolved && interrupt.has_expired(self.now_unix_millis) {
+                return Err(OutgoingError::Expired {
+                    interrupt: interrupt.id.clone(),
+                    expires_at: interrupt.expires_at.clone().unwrap_or_default(),
+                });
             }
         }
         let uncovered: Vec<String> = pending

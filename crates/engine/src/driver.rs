@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use runwire_agui::{AgentCapabilities, RunAgentInput, RunStarted};
+use runwire_agui::{AgentCapabilities, Interrupt, RunAgentInput, RunStarted};
 use runwire_bridge::{ExchangeEnd, Failure};
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +34,8 @@ pub struct Exchange {
     pub input: Arc<RunAgentInput>,
     /// Whether this exchange continues a suspended run.
     pub resumed: bool,
+    /// What the suspended run waited for. The input answers each of them; it may hold answers that nobody asked for.
+    pub interrupts: Vec<Interrupt>,
     /// Cancelled when the run is asked to stop.
     pub stop: CancellationToken,
 }

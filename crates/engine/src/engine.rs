@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runwire_agui::{Content, Message, PROTOCOL_VERSION, RunAgentInput, UserMessage};
+use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeStatus, RunAgentInput, UserMessage};
 use runwire_bridge::{LogState, Recorder};
 use runwire_frame::{RunStatus, Suspend};
 use runwire_store::{
     Added, AppendError, Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, Retention, RunFilter,
     RunRecord, Store, Tombstone,
 };
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -234,7 +235,7 @@ impl Engine {
                 return Err(error.into());
             }
         };
-        self.start(agent, &record, input, LogState::new(&*run_id), appender, hold);
+        self.start(agent, &record, input, Continued::new(&run_id), appender, hold);
         Ok(Started { record, exchange_id, existing: false })
     }
 
@@ -278,8 +279,8 @@ impl Engine {
             return self.too_late(exchange, principal).await;
         };
         match self.take_up(&waiting, &input, exchange).await {
-            Ok(TakenUp::Continues(state, appender)) => {
-                self.start(agent, &waiting, input, state, appender, hold);
+            Ok(TakenUp::Continues(continued, appender)) => {
+                self.start(agent, &waiting, input, continued, appender, hold);
                 Ok(Started { record: waiting, exchange_id, existing: false })
             }
             other => {
@@ -324,7 +325,9 @@ impl Engine {
         }
         let log = read_log(store, run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
         // Read again, now that nobody else can add it. An exchange that never began is none yet.
-        if let Some((record, same_input)) = self.known(&exchange).await?
+        let known = self.known(&exchange).await?;
+        let accepted = known.is_some();
+        if let Some((record, same_input)) = known
             && (!same_input || record.run_id != *run_id || log.exchanges.contains(&exchange.exchange_id))
         {
             return Ok(TakenUp::Known { record, same_input });
@@ -332,9 +335,11 @@ impl Engine {
         if log.state.status() != RunStatus::Suspended {
             return Err(CreateRunError::NothingSuspended { session_id: exchange.session_id });
         }
-        let missing = unanswered(log.suspend.as_ref(), input);
-        if !missing.is_empty() {
-            return Err(CreateRunError::ResumeIncomplete { run_id: run_id.clone(), missing });
+        let interrupts = asked(log.suspend.as_ref());
+        check_answers(run_id, &interrupts, input)?;
+        if !accepted {
+            // What was accepted in time stays so, also when a server died over it.
+            check_in_time(run_id, &interrupts, input, now().unix_millis())?;
         }
         if let Added::Existing { record, same_input } = store.add_exchange(run_id, exchange).await?
             && (!same_input || record.run_id != *run_id)
@@ -342,7 +347,7 @@ impl Engine {
             return Ok(TakenUp::Known { record: *record, same_input });
         }
         let appender = store.take_ownership(run_id).await?;
-        Ok(TakenUp::Continues(log.state, appender))
+        Ok(TakenUp::Continues(Continued { state: log.state, interrupts }, appender))
     }
 
     /// A session belongs to whoever started its first run.
@@ -360,10 +365,11 @@ impl Engine {
         agent: Agent,
         record: &RunRecord,
         input: RunAgentInput,
-        state: LogState,
+        continued: Continued,
         appender: Appender,
         hold: Hold,
     ) {
+        let Continued { state, interrupts } = continued;
         let resumed = state.status() == RunStatus::Suspended;
         let identity = Identity {
             agent_id: agent.id.clone(),
@@ -382,7 +388,7 @@ impl Engine {
         let execution = Execution {
             core,
             driver: agent.driver,
-            exchange: Exchange { input, resumed, stop },
+            exchange: Exchange { input, resumed, interrupts, stop },
             grace: self.inner.options.cancel_grace,
             abandon: self.inner.abandon.clone(),
         };
@@ -488,7 +494,7 @@ impl Engine {
 /// What taking a suspended run up for its next exchange came to.
 enum TakenUp {
     /// It goes on from here.
-    Continues(LogState, Appender),
+    Continues(Continued, Appender),
     /// The exchange had been made before.
     Known { record: RunRecord, same_input: bool },
 }
@@ -499,6 +505,19 @@ fn removed(tombstone: Box<Tombstone>, principal: Option<&str>) -> CreateRunError
         return CreateRunError::SessionNotYours { session_id: tombstone.session_id };
     }
     CreateRunError::Removed(tombstone)
+}
+
+/// Where the log of a run stands, and what it waited for there.
+struct Continued {
+    state: LogState,
+    interrupts: Vec<Interrupt>,
+}
+
+impl Continued {
+    /// The empty log of a run that begins.
+    fn new(run_id: &str) -> Continued {
+        Continued { state: LogState::new(run_id), interrupts: Vec::new() }
+    }
 }
 
 fn existing(
@@ -517,12 +536,49 @@ fn existing(
     Ok(Started { record, exchange_id, existing: true })
 }
 
-/// The interrupts that a suspended run waits for and the input does not answer.
-fn unanswered(suspend: Option<&Suspend>, input: &RunAgentInput) -> Vec<String> {
+/// The interrupts that a suspended run waits for. Whatever has an id has to be answered, also when a driver wrote more
+/// into its contract than an interrupt has.
+fn asked(suspend: Option<&Suspend>) -> Vec<Interrupt> {
     let interrupts = suspend.and_then(|s| s.resume_contract.get("interrupts")).and_then(|i| i.as_array());
-    let ids = interrupts.into_iter().flatten().filter_map(|i| i.get("id")).filter_map(|i| i.as_str());
-    let answered = |id: &str| input.resume().iter().any(|entry| entry.interrupt_id == id);
-    ids.filter(|id| !answered(id)).map(str::to_owned).collect()
+    let read = |interrupt: &Value| {
+        let whole = serde_json::from_value(interrupt.clone()).ok();
+        whole.or_else(|| Some(Interrupt::new(interrupt.get("id")?.as_str()?, String::new())))
+    };
+    interrupts.into_iter().flatten().filter_map(read).collect()
+}
+
+/// Every interrupt has one entry. An entry that names another interrupt answers nothing, and is no reason to refuse.
+fn check_answers(run_id: &str, interrupts: &[Interrupt], input: &RunAgentInput) -> Result<(), CreateRunError> {
+    let entries = |interrupt: &Interrupt| input.resume().iter().filter(|e| e.interrupt_id == interrupt.id).count();
+    let missing: Vec<String> = interrupts.iter().filter(|i| entries(i) == 0).map(|i| i.id.clone()).collect();
+    if !missing.is_empty() {
+        return Err(CreateRunError::ResumeIncomplete { run_id: run_id.to_owned(), missing });
+    }
+    match interrupts.iter().find(|i| entries(i) > 1) {
+        Some(twice) => Err(CreateRunError::AnsweredTwice { run_id: run_id.to_owned(), interrupt: twice.id.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// An interrupt that has expired can be given up, but not answered.
+fn check_in_time(
+    run_id: &str,
+    interrupts: &[Interrupt],
+    input: &RunAgentInput,
+    now_unix_millis: i64,
+) -> Result<(), CreateRunError> {
+    let resolved = |interrupt: &&Interrupt| {
+        let mut entries = input.resume().iter();
+        entries.any(|entry| entry.interrupt_id == interrupt.id && entry.status == ResumeStatus::Resolved)
+    };
+    match interrupts.iter().filter(resolved).find(|interrupt| interrupt.has_expired(now_unix_millis)) {
+        Some(late) => Err(CreateRunError::AnswerTooLate {
+            run_id: run_id.to_owned(),
+            interrupt: late.id.clone(),
+            expires_at: late.expires_at.clone().unwrap_or_default(),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Ids that the caller left out are made here: a new thread, and an AG-UI run that is the run itself.

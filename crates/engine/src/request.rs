@@ -84,6 +84,29 @@ pub enum CreateRunError {
         /// The interrupts that are not answered.
         missing: Vec<String>,
     },
+    /// `resume` answers an interrupt that has expired.
+    #[error(
+        "interrupt `{interrupt}` of the suspended run `{run_id}` expired at {expires_at} and can no longer be answered; \
+         give it up with status `cancelled`"
+    )]
+    AnswerTooLate {
+        /// The run that waits.
+        run_id: String,
+        /// The interrupt.
+        interrupt: String,
+        /// When it expired, as the agent wrote it.
+        expires_at: String,
+    },
+    /// `resume` answers an interrupt more than once.
+    #[error(
+        "`resume` answers interrupt `{interrupt}` of the suspended run `{run_id}` more than once; one entry decides it"
+    )]
+    AnsweredTwice {
+        /// The run that waits.
+        run_id: String,
+        /// The interrupt.
+        interrupt: String,
+    },
     /// `resume` is given, and nothing waits for it.
     #[error("`resume` is given, and no run of thread `{session_id}` waits for an answer")]
     NothingSuspended {

@@ -160,6 +160,12 @@ impl From<CreateRunError> for Problem {
                 Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Resume incomplete", detail).with("missing", missing)
             }
             CreateRunError::Removed(tombstone) => Problem::removed(&tombstone),
+            CreateRunError::AnswerTooLate { .. } => {
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Answer too late", detail)
+            }
+            CreateRunError::AnsweredTwice { .. } => {
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Answered twice", detail)
+            }
             CreateRunError::ShuttingDown => Problem::unavailable(&detail),
             error @ (CreateRunError::Create(_)
             | CreateRunError::Exchange(_)

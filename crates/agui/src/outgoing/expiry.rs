@@ -4,11 +4,24 @@
 //! interrupt has expired is the reading of whoever judges. Here it is a date, or a date and a time; a time without an
 //! offset is in UTC. Anything else is no time, and an interrupt without one does not expire.
 
+use crate::outcome::Interrupt;
+
+impl Interrupt {
+    /// Whether the interrupt can no longer be answered, only given up: its `expiresAt` is a time, and is now or earlier.
+    ///
+    /// `now_unix_millis` is in milliseconds since 1970 in UTC. A time is read as ISO 8601, in UTC when it names no offset; an
+    /// interrupt whose `expiresAt` is none does not expire, because the protocol leaves the reading to whoever judges.
+    #[must_use]
+    pub fn has_expired(&self, now_unix_millis: i64) -> bool {
+        self.expires_at.as_deref().and_then(unix_millis).is_some_and(|expires| expires <= now_unix_millis)
+    }
+}
+
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;
 
 /// The milliseconds since 1970 in UTC that an ISO 8601 time stands for; `None` when the text is none.
-pub(crate) fn unix_millis(text: &str) -> Option<i64> {
+fn unix_millis(text: &str) -> Option<i64> {
     let mut reader = Reader(text.trim().as_bytes());
     let year = reader.number(4)?;
     reader.take(b"-")?;

@@ -1,8 +1,10 @@
 //! `agui`: an agent that exists already, behind an AG-UI endpoint of its own.
 //!
-//! The upstream agent sees one ordinary AG-UI request. What it answers goes through the whole consumer pipeline before a
+//! The upstream agent sees one ordinary AG-UI request, which is held to what a client owes before it is sent. What it answers goes through the whole consumer pipeline before a
 //! byte of it reaches the log: what breaks AG-UI's rules fails this run with `CHANNEL_ERROR`, naming the rule and the
 //! event, and everything recorded before stays.
+
+mod body;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,11 +13,16 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use runwire_agui::{AgentCapabilities, Consumer, ConsumerOptions, Event, SseDecoder};
+use runwire_agui::{
+    AgentCapabilities, AgentVersion, Consumer, ConsumerOptions, Event, Outgoing, OutgoingRule, OutgoingWarning,
+    Pending, RunAgentInput,
+};
 use runwire_bridge::{ExchangeEnd, Failure, Ingest, Upstream, UpstreamStep};
-use runwire_frame::{ErrorCode, MAX_VALUE_DEPTH, NoticeLevel, json_depth};
-use serde_json::{Map, Value};
+use runwire_frame::{ErrorCode, MAX_VALUE_DEPTH, NoticeLevel};
+use serde_json::{Map, Value, json};
 
+pub use self::body::Binding;
+use self::body::BodyReader;
 use crate::driver::{Driver, Exchange, Starting};
 use crate::writer::RunWriter;
 
@@ -38,6 +45,11 @@ pub struct AguiOptions {
     /// The largest event, in bytes, that is taken, and the most bytes of arguments that one tool call may have. Default
     /// 16 MiB.
     pub max_event_bytes: usize,
+    /// The version of AG-UI that it is known to speak. An older one gets inputs that it can read, and no version declared.
+    /// Default current, which is right for every agent that nobody knows to be older.
+    pub agent_version: AgentVersion,
+    /// How it is asked to answer. Default Server-Sent Events.
+    pub binding: Binding,
     /// What the agent declares about itself; nothing is asked of the upstream agent, as AG-UI has no way to.
     pub capabilities: AgentCapabilities,
 }
@@ -51,6 +63,8 @@ impl AguiOptions {
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),
             max_event_bytes: 16 * 1024 * 1024,
+            agent_version: AgentVersion::default(),
+            binding: Binding::default(),
             capabilities: AgentCapabilities::default(),
         }
     }
@@ -159,12 +173,16 @@ impl Driver for AguiDriver {
 }
 
 async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Result<ExchangeEnd, Failure> {
-    let mut response = request(shared, &exchange).await?;
-    let mut decoder = SseDecoder::new(shared.options.max_event_bytes);
-    let mut consumer = Consumer::new(ConsumerOptions { input: Some((*exchange.input).clone()) });
+    let (input, unsaid) = prepare(shared, &exchange)?;
+    for warning in &unsaid {
+        tracing::warn!(run_id = %exchange.input.run_id, %warning, "the input for the upstream agent");
+    }
+    let (mut response, mut reader) = request(shared, &input).await?;
+    let mut consumer = Consumer::new(ConsumerOptions { input: Some(input) }).of_agent(shared.options.agent_version);
     let mut run = Recording {
         starting: Some(starting),
         writer: None,
+        unsaid,
         upstream: Upstream::new(exchange.input.run_id.clone()),
         exchange,
         arguments: HashMap::new(),
@@ -189,17 +207,17 @@ async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Resu
             Err(_) if run.upstream.has_ended() => break,
             Err(error) => return Err(broken(&shared.url, error)),
         };
-        for event in decoder.push(&chunk) {
+        for event in reader.push(&chunk) {
             let at = consumer.event_count();
             let event = event
                 .map_err(|e| violation(format!("the upstream agent's stream cannot be read on at event {at}: {e}")))?;
-            if json_depth(event.data.as_bytes()) > MAX_VALUE_DEPTH {
+            if event.depth() > MAX_VALUE_DEPTH {
                 return Err(violation(format!(
                     "event {at} of the upstream agent nests more than {MAX_VALUE_DEPTH} levels of JSON, and no frame can \
                      hold that"
                 )));
             }
-            let (events, rejected) = match consumer.push_json(event.data.as_bytes()) {
+            let (events, rejected) = match event.push_to(&mut consumer) {
                 Ok(events) => (events, None),
                 Err(rejected) => (rejected.delivered, Some(rejected.violation)),
             };
@@ -220,13 +238,53 @@ async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Resu
     Ok(run.upstream.finish())
 }
 
-async fn request(shared: &Shared, exchange: &Exchange) -> Result<reqwest::Response, Failure> {
+/// The input as it is sent, and what its writer should know. Nothing is sent of one that breaks a client's rules.
+///
+/// An answer to something that nobody asked is left out, as a producer leaves it (patterns/interrupt-resume, "Resuming"):
+/// towards the upstream agent this server is the client, and a client answers only what waits.
+fn prepare(shared: &Shared, exchange: &Exchange) -> Result<(RunAgentInput, Vec<OutgoingWarning>), Failure> {
+    let mut input = (*exchange.input).clone();
+    let mut warnings = Vec::new();
+    if exchange.resumed
+        && let Some(entries) = &mut input.resume
+    {
+        entries.retain(|entry| {
+            let asked = exchange.interrupts.iter().any(|interrupt| interrupt.id == entry.interrupt_id);
+            if !asked {
+                let message = format!(
+                    "The answer to interrupt '{}' was left out: the suspended run waits for no such answer.",
+                    entry.interrupt_id
+                );
+                let path = Some("/resume".to_owned());
+                warnings.push(OutgoingWarning { rule: OutgoingRule::Unrecognised, message, path });
+            }
+            asked
+        });
+    }
+    let pending = exchange
+        .resumed
+        .then(|| Pending::new().with_interrupts(exchange.interrupts.clone()).on_thread(input.thread_id.as_str()));
+    let outgoing = Outgoing {
+        agent: shared.options.agent_version,
+        pending: pending.as_ref(),
+        // The answers were in time when the engine took them; what happened since does not make them late.
+        now_unix_millis: i64::MIN,
+    };
+    let prepared = outgoing
+        .prepare_input(&input)
+        .map_err(|error| violation(format!("the run input was not sent to the upstream agent: {error}")))?;
+    warnings.extend(prepared.warnings);
+    Ok((prepared.input, warnings))
+}
+
+async fn request(shared: &Shared, input: &RunAgentInput) -> Result<(reqwest::Response, BodyReader), Failure> {
     let url = &shared.url;
+    let binding = shared.options.binding;
     let sent = shared
         .client
         .post(url.clone())
-        .header(ACCEPT, "text/event-stream")
-        .json(&*exchange.input)
+        .header(ACCEPT, binding.accept())
+        .json(input)
         .send()
         .await
         .map_err(|e| broken(url, e))?;
@@ -242,14 +300,14 @@ async fn request(shared: &Shared, exchange: &Exchange) -> Result<reqwest::Respon
         });
     }
     let content_type = sent.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("none").to_owned();
-    if !content_type.trim_start().to_ascii_lowercase().starts_with("text/event-stream") {
+    let Some(reader) = binding.reader(&content_type, shared.options.max_event_bytes) else {
         return Err(violation(format!(
-            "the upstream agent at {} answered with content type `{content_type}`, where text/event-stream was asked \
-             for",
-            shown(url)
+            "the upstream agent at {} answered with content type `{content_type}`, where {} was asked for",
+            shown(url),
+            binding.accept()
         )));
-    }
-    Ok(sent)
+    };
+    Ok((sent, reader))
 }
 
 /// The beginning of a refusal's body, as far as it is text.
@@ -272,6 +330,8 @@ async fn refusal(mut response: reqwest::Response) -> String {
 struct Recording {
     starting: Option<Starting>,
     writer: Option<(RunWriter, Ingest)>,
+    /// What is to be told about the input once the run has begun.
+    unsaid: Vec<OutgoingWarning>,
     upstream: Upstream,
     exchange: Exchange,
     /// Bytes of arguments of the tool calls that are open. A call's arguments are repeated whole in one frame.
@@ -288,6 +348,16 @@ impl Recording {
                 let writer = starting.begin(Some(&started));
                 let mut ingest = writer.ingest(&self.exchange.input)?;
                 writer.record_replayed(&mut ingest, &replayed).await?;
+                for warning in std::mem::take(&mut self.unsaid) {
+                    let attributes = Map::from_iter([
+                        ("rule".to_owned(), json!(warning.rule.as_str())),
+                        ("message".to_owned(), json!(warning.message)),
+                        ("path".to_owned(), json!(warning.path)),
+                    ]);
+                    writer
+                        .notice(NoticeLevel::Warning, "upstream_input_warning", &warning.message, Some(attributes))
+                        .await?;
+                }
                 self.writer = Some((writer, ingest));
             }
             UpstreamStep::Record(event) => {

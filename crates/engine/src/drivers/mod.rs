@@ -3,5 +3,5 @@
 mod agui;
 mod demo;
 
-pub use agui::{AguiDriver, AguiOptions, AguiSetupError};
+pub use agui::{AguiDriver, AguiOptions, AguiSetupError, Binding};
 pub use demo::{DemoDriver, DemoOptions};

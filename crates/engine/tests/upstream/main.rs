@@ -6,6 +6,8 @@
 #[path = "../fixture/mod.rs"]
 mod fixture;
 mod interrupts;
+mod outgoing;
+mod protobuf;
 mod rejected;
 mod relayed;
 mod server;
