@@ -3,10 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use runwire_agui::{
-    AgentVersion, Consumer, ConsumerOptions, Outgoing, PreparedInput, Reducer, Rejected, Report, ReportedError,
-    ReportedOutcome, ReportedRun, Rule, RunAgentInput, StreamEnd, check,
-};
+use runwire_agui::{AgentVersion, CheckOptions, Checker, Outgoing, PreparedInput, Report, ReportedOutcome, Rule};
 use serde_json::{Map, Value, json};
 
 /// Cases that the specification judges otherwise, each with the reason. A case that starts to pass has to leave.
@@ -80,15 +77,15 @@ fn replay(case: &Value) -> Result<(), String> {
     let sent = Outgoing { agent, ..Outgoing::default() }.prepare(run_input(case, events)).map_err(|e| e.to_string())?;
     // The corpus leaves the ids to the stream, so a case without an input of its own is no answer to any.
     let input = case.get("input").map(|_| sent.input.clone());
-    let report = if agent.is_current() {
-        let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
-        let sse: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-        let report = check(lines.as_bytes(), input.clone()).map_err(|error| error.to_string())?;
-        assert_eq!(check(sse.as_bytes(), input).unwrap(), report);
-        report
-    } else {
-        consume(events, input, agent)
+    let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
+    let sse: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let consume = |stream: &str| {
+        let mut checker = Checker::new(CheckOptions { input: input.clone(), agent, ..CheckOptions::default() });
+        checker.push(stream.as_bytes()).unwrap();
+        checker.finish().unwrap().report
     };
+    let report = consume(&lines);
+    assert_eq!(consume(&sse), report);
     judge(&report, &sent, &case["expect"])
 }
 
@@ -99,36 +96,6 @@ fn run_input(case: &Value, events: &[Value]) -> Value {
         "runId": events[0]["runId"].as_str().unwrap_or("r"),
         "messages": case.pointer("/input/messages").cloned().unwrap_or_else(|| json!([])),
     })
-}
-
-/// What a client that knows the age of its agent makes of the stream.
-fn consume(events: &[Value], input: Option<RunAgentInput>, agent: AgentVersion) -> Report {
-    let mut reducer = input.as_ref().map_or_else(Reducer::new, Reducer::from_input);
-    let mut consumer = Consumer::new(ConsumerOptions { input }).of_agent(agent);
-    let mut delivered = Vec::new();
-    let mut warnings = Vec::new();
-    for (index, event) in events.iter().enumerate() {
-        let pushed: Vec<_> = match consumer.push_json(event.to_string().as_bytes()) {
-            Ok(events) => events.into_iter().collect(),
-            Err(Rejected { delivered, .. }) => delivered,
-        };
-        warnings.extend(consumer.take_warnings());
-        warnings.extend(pushed.iter().filter_map(|event| reducer.apply(event, index)));
-        delivered.extend(pushed);
-    }
-    let end = consumer.finish();
-    let (outcome, error) = match &end {
-        StreamEnd::Completed { .. } => (ReportedOutcome::Completed, None),
-        StreamEnd::Truncated { .. } => (ReportedOutcome::Truncated, None),
-        StreamEnd::Rejected { violation, .. } => {
-            let error =
-                ReportedError { rule: violation.rule, message: violation.message.clone(), event: violation.event };
-            (ReportedOutcome::Rejected, Some(error))
-        }
-    };
-    let runs = end.runs().iter().map(ReportedRun::from).collect();
-    let (messages, state) = reducer.into_parts();
-    Report { outcome, error, warnings, runs, events: delivered, messages, state }
 }
 
 fn judge(report: &Report, sent: &PreparedInput, expect: &Value) -> Result<(), String> {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use runwire_agui::AgentVersion;
 use tracing_subscriber::EnvFilter;
 
 /// Runs AI agents, or fronts agents that already exist, and delivers every run as a durable, resumable event stream.
@@ -243,6 +244,10 @@ pub struct CheckArgs {
     /// A header for the request to a URL; may be given several times
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
+    /// The version of AG-UI that the agent is known to speak, when that is older than 1.0, such as 0.0.57: what is sent to
+    /// it and taken from it is translated
+    #[arg(long, value_name = "VERSION", default_value_t)]
+    pub protocol_version: AgentVersion,
     /// How long a URL may take for the whole run [default: 5m]
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     pub timeout: Option<Duration>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use runwire_agui::AgentCapabilities;
-use runwire_engine::drivers::{AguiDriver, AguiOptions, DemoDriver, DemoOptions};
+use runwire_engine::drivers::{AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions};
 use runwire_engine::{Agent, Driver};
 use runwire_server::Tokens;
 use runwire_store::{Keep, Retention};
@@ -87,8 +87,17 @@ struct AgentTable {
     connect_timeout: Option<Duration>,
     #[serde(default, deserialize_with = "duration::optional")]
     idle_timeout: Option<Duration>,
+    protocol_version: Option<String>,
+    binding: Option<BindingWord>,
     #[serde(default)]
     capabilities: toml::Table,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum BindingWord {
+    Sse,
+    Protobuf,
 }
 
 #[derive(Debug, Deserialize)]
@@ -124,8 +133,10 @@ const TOP: &[&str] = &[
 const KEEP: &[&str] = &["max_age", "max_runs", "max_bytes"];
 const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
 const EVERY_AGENT: &[&str] = &["driver", "description", "retention"];
-const DRIVERS: &[(&str, &[&str])] =
-    &[("demo", &["pace", "repeat"]), ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "capabilities"])];
+const DRIVERS: &[(&str, &[&str])] = &[
+    ("demo", &["pace", "repeat"]),
+    ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "protocol_version", "binding", "capabilities"]),
+];
 
 /// How a server is set up.
 pub struct Settings {
@@ -309,6 +320,13 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
                     bail!("{key}: with no time at all every run would fail");
                 }
             }
+            if let Some(version) = &table.protocol_version {
+                options.agent_version = version.parse().context("protocol_version")?;
+            }
+            options.binding = match table.binding {
+                None | Some(BindingWord::Sse) => Binding::Sse,
+                Some(BindingWord::Protobuf) => Binding::Protobuf,
+            };
             options.capabilities = capabilities(&table.capabilities)?;
             Arc::new(AguiDriver::new(options)?)
         }
@@ -444,6 +462,12 @@ mod tests {
             ("[agents.\"a/b\"]\ndriver = \"demo\"", "agents.a/b"),
             ("[agents.a]\ndriver = \"agui\"", "`url` is missing"),
             ("[agents.a]\ndriver = \"agui\"\nurl = \"ftp://x/\"", "ftp"),
+            (
+                "[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nprotocol_version = \"0.1.9\"",
+                "\"0.1.9\" is no AG-UI version",
+            ),
+            ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nprotocol_version = \"2.0\"", "write \"1.0\""),
+            ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nbinding = \"protbuf\"", "protobuf"),
             (
                 "[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nheaders = { A = \"${RUNWIRE_TEST_UNSET}\" }",
                 "RUNWIRE_TEST_UNSET",

@@ -17,6 +17,7 @@ use crate::decode::decode_event;
 use crate::ending::Truncation;
 use crate::event::Event;
 use crate::input::RunAgentInput;
+use crate::outgoing::AgentVersion;
 use crate::proto::ProtoEvent;
 use crate::reducer::Reducer;
 use crate::violation::{Rule, Violation};
@@ -34,6 +35,8 @@ pub struct CheckOptions {
     /// The form that the stream is in, when the response said so; a client reads it as that and as nothing else. `None`
     /// is to detect it.
     pub form: Option<Form>,
+    /// The version that the agent is known to speak; current when nobody knows it to be older.
+    pub agent: AgentVersion,
     /// Whether to keep the delivered events and build the messages and the state. Without, a stream of any length takes
     /// constant memory, apart from the ids of the run that is open; what only shows when they are built, such as a patch
     /// that does not apply, is not found then.
@@ -41,9 +44,9 @@ pub struct CheckOptions {
 }
 
 impl Default for CheckOptions {
-    /// No input; the form is detected; events, messages and state are kept.
+    /// No input; the form is detected; a current agent; events, messages and state are kept.
     fn default() -> Self {
-        Self { input: None, form: None, reduce: true }
+        Self { input: None, form: None, agent: AgentVersion::default(), reduce: true }
     }
 }
 
@@ -98,11 +101,11 @@ impl Checker {
     /// A checker at the start of a stream.
     #[must_use]
     pub fn new(options: CheckOptions) -> Self {
-        let CheckOptions { input, form, reduce } = options;
+        let CheckOptions { input, form, agent, reduce } = options;
         let reducer = reduce.then(|| input.as_ref().map_or_else(Reducer::new, Reducer::from_input));
         Self {
             recording: Recording::new(form),
-            consumer: Consumer::new(ConsumerOptions { input }),
+            consumer: Consumer::new(ConsumerOptions { input }).of_agent(agent),
             reducer,
             origins: Origins::default(),
             adviser: Adviser::default(),

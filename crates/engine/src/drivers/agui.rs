@@ -14,8 +14,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use runwire_agui::{
-    AgentCapabilities, AgentVersion, Consumer, ConsumerOptions, Event, Outgoing, OutgoingRule, OutgoingWarning,
-    Pending, RunAgentInput,
+    AgentCapabilities, AgentVersion, Consumer, ConsumerOptions, Event, Outgoing, OutgoingError, OutgoingRule,
+    OutgoingWarning, Pending, RunAgentInput,
 };
 use runwire_bridge::{ExchangeEnd, Failure, Ingest, Upstream, UpstreamStep};
 use runwire_frame::{ErrorCode, MAX_VALUE_DEPTH, NoticeLevel};
@@ -173,7 +173,8 @@ impl Driver for AguiDriver {
 }
 
 async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Result<ExchangeEnd, Failure> {
-    let (input, unsaid) = prepare(shared, &exchange)?;
+    let (input, unsaid) = prepare(shared, &exchange)
+        .map_err(|error| violation(format!("the run input was not sent to the upstream agent: {error}")))?;
     for warning in &unsaid {
         tracing::warn!(run_id = %exchange.input.run_id, %warning, "the input for the upstream agent");
     }
@@ -242,7 +243,7 @@ async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Resu
 ///
 /// An answer to something that nobody asked is left out, as a producer leaves it (patterns/interrupt-resume, "Resuming"):
 /// towards the upstream agent this server is the client, and a client answers only what waits.
-fn prepare(shared: &Shared, exchange: &Exchange) -> Result<(RunAgentInput, Vec<OutgoingWarning>), Failure> {
+fn prepare(shared: &Shared, exchange: &Exchange) -> Result<(RunAgentInput, Vec<OutgoingWarning>), OutgoingError> {
     let mut input = (*exchange.input).clone();
     let mut warnings = Vec::new();
     if exchange.resumed
@@ -270,9 +271,7 @@ fn prepare(shared: &Shared, exchange: &Exchange) -> Result<(RunAgentInput, Vec<O
         // The answers were in time when the engine took them; what happened since does not make them late.
         now_unix_millis: i64::MIN,
     };
-    let prepared = outgoing
-        .prepare_input(&input)
-        .map_err(|error| violation(format!("the run input was not sent to the upstream agent: {error}")))?;
+    let prepared = outgoing.prepare_input(&input)?;
     warnings.extend(prepared.warnings);
     Ok((prepared.input, warnings))
 }

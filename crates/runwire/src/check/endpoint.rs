@@ -5,12 +5,13 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
-use runwire_agui::{CheckOptions, Checker, Form, PROTOCOL_VERSION, RunAgentInput, proto};
-use serde_json::json;
+use runwire_agui::{AgentVersion, CheckOptions, Checker, Form, Outgoing, RunAgentInput, proto};
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::Judged;
+use super::source::GivenInput;
 use super::text::Plain;
 use crate::cli::CheckArgs;
 
@@ -24,19 +25,18 @@ const REFUSAL_CHARACTERS: usize = 300;
 /// Runs the agent with the input, or with a greeting, and judges its answer as it comes.
 pub async fn judge(
     url: &Url,
-    input: Option<Vec<u8>>,
-    mut options: CheckOptions,
+    input: Option<GivenInput>,
+    options: CheckOptions,
     args: &CheckArgs,
 ) -> anyhow::Result<Judged> {
     let name = named(url);
-    let body = match input {
-        Some(bytes) => bytes,
-        None => {
-            let (bytes, input) = greeting()?;
-            options.input = Some(input);
-            bytes
-        }
+    // Before anything is sent: an input that no client may send is not.
+    let input = match &input {
+        Some(given) => prepare(given, options.agent)?,
+        None => greeting(options.agent)?,
     };
+    let body = serde_json::to_vec(&input)?;
+    let options = CheckOptions { input: Some(input), ..options };
     let headers = headers(&args.header)?;
     let client = client(url)?;
     let limit = args.timeout.unwrap_or(RUN_TIMEOUT);
@@ -122,9 +122,22 @@ pub fn named(url: &Url) -> String {
     url.into()
 }
 
+/// The given input as a client of AG-UI 1.0 sends it. What waits on its thread is not known here, so nothing is held
+/// against what it answers.
+fn prepare(given: &GivenInput, agent: AgentVersion) -> anyhow::Result<RunAgentInput> {
+    let input: Value = serde_json::from_slice(&given.bytes)
+        .map_err(|error| anyhow!("the run input is not JSON: {error}; nothing was sent"))
+        .with_context(|| given.name.clone())?;
+    let prepared = Outgoing { agent, ..Outgoing::default() }.prepare(input).with_context(|| given.name.clone())?;
+    for warning in prepared.warnings {
+        eprintln!("runwire: {}: {}", Plain(&given.name), Plain(&warning.message));
+    }
+    Ok(prepared.input)
+}
+
 /// The smallest input that makes an agent say something. Lists that may be absent are there, because servers from before
 /// 1.0 ask for them.
-fn greeting() -> anyhow::Result<(Vec<u8>, RunAgentInput)> {
+fn greeting(agent: AgentVersion) -> anyhow::Result<RunAgentInput> {
     let id = |kind: &str| format!("{kind}_{}", Uuid::now_v7().simple());
     let input = json!({
         "threadId": id("check"),
@@ -134,11 +147,8 @@ fn greeting() -> anyhow::Result<(Vec<u8>, RunAgentInput)> {
         "tools": [],
         "context": [],
         "forwardedProps": {},
-        "protocolVersion": PROTOCOL_VERSION,
     });
-    let bytes = input.to_string().into_bytes();
-    let (input, _) = RunAgentInput::decode_value(input)?;
-    Ok((bytes, input))
+    Ok(Outgoing { agent, ..Outgoing::default() }.prepare(input)?.input)
 }
 
 /// The headers of the request: what the binding wants, and what was given, which wins.

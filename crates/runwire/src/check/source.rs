@@ -27,11 +27,12 @@ pub async fn judge(args: &CheckArgs) -> anyhow::Result<Vec<Judged>> {
         bail!("--only is for a HAR file, and a URL is none");
     }
     let given = args.input.as_deref().map(read_input).transpose()?;
-    let (bytes, input) = given.unzip();
-    let options = CheckOptions { input, form: None, reduce: !args.no_reduce };
+    let options = CheckOptions { input: None, form: None, agent: args.protocol_version, reduce: !args.no_reduce };
     if let Some(url) = url {
-        return Ok(vec![endpoint::judge(&url, bytes, options, args).await?]);
+        return Ok(vec![endpoint::judge(&url, given, options, args).await?]);
     }
+    let input = given.map(GivenInput::decode).transpose()?;
+    let options = CheckOptions { input, ..options };
     let name = source.display().to_string();
     let judged = if source == Path::new("-") {
         read_stream(&name, io::stdin().lock(), options, args)
@@ -52,20 +53,34 @@ fn url(source: &Path) -> anyhow::Result<Option<Url>> {
     Url::parse(text).map(Some).with_context(|| format!("the source that begins with {scheme} is no URL"))
 }
 
-/// The run input in a file: its bytes, which are sent as they are, and what they mean.
-fn read_input(path: &Path) -> anyhow::Result<(Vec<u8>, RunAgentInput)> {
-    let name = path.display();
+/// A run input that was given in a file.
+pub struct GivenInput {
+    /// What it is called in what is said about it.
+    pub name: String,
+    /// What the file holds.
+    pub bytes: Vec<u8>,
+}
+
+impl GivenInput {
+    /// Reads it as a server would: it has been sent already, by a client of whatever age.
+    fn decode(self) -> anyhow::Result<RunAgentInput> {
+        let (input, warnings) = RunAgentInput::decode(&self.bytes).with_context(|| self.name.clone())?;
+        for warning in warnings {
+            eprintln!("runwire: {}: {}", Plain(&self.name), Plain(&warning.message));
+        }
+        Ok(input)
+    }
+}
+
+fn read_input(path: &Path) -> anyhow::Result<GivenInput> {
+    let name = format!("--input {}", path.display());
     let mut bytes = Vec::new();
     if path == Path::new("-") {
         io::stdin().read_to_end(&mut bytes).context("standard input cannot be read")?;
     } else {
-        bytes = std::fs::read(path).with_context(|| format!("{name} cannot be read"))?;
+        bytes = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
     }
-    let (input, warnings) = RunAgentInput::decode(&bytes).with_context(|| format!("--input {name}"))?;
-    for warning in warnings {
-        eprintln!("runwire: --input {name}: {}", Plain(&warning.to_string()));
-    }
-    Ok((bytes, input))
+    Ok(GivenInput { name, bytes })
 }
 
 /// Judges what a file holds, in pieces: a capture's streams, or the one stream that it is.
