@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Url};
+use runwire_agui::{Outgoing, OutgoingError};
 use runwire_frame::RunStatus;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -25,6 +26,9 @@ pub enum ApiError {
         /// What went wrong on the way.
         source: reqwest::Error,
     },
+    /// The run input must not be sent as it is. Nothing was sent.
+    #[error("the run was not asked for: {0}")]
+    Input(#[from] OutgoingError),
     /// The server did not do what was asked, and said why.
     #[error("{0}")]
     Problem(Problem),
@@ -75,7 +79,9 @@ impl CreateRun {
         CreateRun::new(agent_id.into(), Ask::Prompt(prompt.into()))
     }
 
-    /// A run with a whole `RunAgentInput`, whose ids may be left out.
+    /// A run with a whole `RunAgentInput`, whose ids may be left out. What is sent of it is what a client of AG-UI 1.0 may
+    /// send (basic/processing, "Outgoing material"): its version is declared, and activity messages and whatever 1.0 does
+    /// not describe are stripped; the latter is logged.
     pub fn input(agent_id: impl Into<String>, input: Value) -> CreateRun {
         CreateRun::new(agent_id.into(), Ask::Input(input))
     }
@@ -96,6 +102,32 @@ impl CreateRun {
     pub fn lane(mut self, lane: impl Into<String>) -> CreateRun {
         self.lane = Some(lane.into());
         self
+    }
+
+    /// The run with its input as it may be sent.
+    fn prepared(&self) -> Result<CreateRun, OutgoingError> {
+        let mut run = self.clone();
+        if let Ask::Input(input) = &mut run.ask {
+            // The schema asks for ids and the run API does not: it makes those that are left out.
+            let mut made = Vec::new();
+            if let Value::Object(members) = &mut *input {
+                for id in ["threadId", "runId"].into_iter().filter(|id| !members.contains_key(*id)).collect::<Vec<_>>()
+                {
+                    members.insert(id.to_owned(), Value::from(""));
+                    made.push(id);
+                }
+            }
+            let prepared = Outgoing::default().prepare(std::mem::take(input))?;
+            for warning in &prepared.warnings {
+                tracing::warn!(agent_id = %self.agent_id, %warning, "the run input");
+            }
+            let mut prepared = serde_json::to_value(&prepared.input).expect("a run input is plain JSON");
+            for id in made {
+                prepared.as_object_mut().expect("a run input is an object").shift_remove(id);
+            }
+            *input = prepared;
+        }
+        Ok(run)
     }
 
     /// Anything the caller wants to find on the run's record again.
@@ -218,8 +250,9 @@ impl Server {
     /// # Errors
     /// [`ApiError`]
     pub async fn create_run(&self, run: &CreateRun) -> Result<RunRecord, ApiError> {
+        let run = run.prepared()?;
         let url = self.url(&["v2", "runs"]);
-        ask(self.request(Method::POST, url.clone()).json(run), &url).await
+        ask(self.request(Method::POST, url.clone()).json(&run), &url).await
     }
 
     /// The record of one run.

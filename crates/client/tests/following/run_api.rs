@@ -19,7 +19,10 @@ async fn create_run_sends_the_body_of_the_run_api() {
     let whole = CreateRun::prompt("demo", "Hi").session_id("s").lane("l").metadata(json!({"k": 1}));
     for (run, body) in [
         (CreateRun::prompt("demo", "Hi"), json!({"agent_id": "demo", "prompt": "Hi"})),
-        (CreateRun::input("demo", json!({"messages": []})), json!({"agent_id": "demo", "input": {"messages": []}})),
+        (
+            CreateRun::input("demo", json!({"messages": []})),
+            json!({"agent_id": "demo", "input": {"messages": [], "protocolVersion": "1.0"}}),
+        ),
         (whole, json!({"agent_id": "demo", "prompt": "Hi", "session_id": "s", "lane": "l", "metadata": {"k": 1}})),
     ] {
         client.create_run(&run).await.unwrap();
@@ -28,6 +31,25 @@ async fn create_run_sends_the_body_of_the_run_api() {
         assert_eq!(asked.authorization.as_deref(), Some("Bearer t"));
         assert_eq!(serde_json::from_str::<Value>(&asked.body).unwrap(), body);
     }
+}
+
+/// basic/processing, "Outgoing material"; events/activity.
+#[tokio::test]
+async fn what_a_client_must_not_send_of_a_run_input_is_stripped_or_refused_before_anything_is_sent() {
+    let scripted = Scripted::start([record(201)]).await;
+    let client = scripted.client();
+    let malformed = CreateRun::input("demo", json!({ "messages": [{ "id": 5, "role": "user", "content": "" }] }));
+    let error = client.create_run(&malformed).await.unwrap_err();
+    assert!(matches!(&error, ApiError::Input(_)) && error.to_string().contains("/messages/0/id"), "{error}");
+    assert!(scripted.asked().is_empty());
+    let input = json!({ "threadId": "t", "messages": [
+        { "id": "u", "role": "user", "content": "hi", "mood": 1 },
+        { "id": "a", "role": "activity", "activityType": "x", "content": {} },
+    ] });
+    client.create_run(&CreateRun::input("demo", input)).await.unwrap();
+    let sent: Value = serde_json::from_str(&scripted.asked().remove(0).body).unwrap();
+    let messages = json!([{ "id": "u", "role": "user", "content": "hi" }]);
+    assert_eq!(sent["input"], json!({ "threadId": "t", "messages": messages, "protocolVersion": "1.0" }));
 }
 
 #[tokio::test]
