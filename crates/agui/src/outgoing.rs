@@ -47,8 +47,8 @@ pub struct Outgoing<'a> {
     /// What the thread waits for. `None` when nobody has kept account of it: then it cannot be checked whether the input
     /// answers everything, and a tool call that the messages leave unanswered is only warned of.
     pub pending: Option<&'a Pending>,
-    /// The time at which an interrupt counts as expired or not, in milliseconds since 1970 in UTC. At 0 none has expired
-    /// that anybody would make.
+    /// The time that `expiresAt` is held against, in milliseconds since 1970 in UTC. Looked at only where `pending` is given;
+    /// `i64::MIN` leaves expiry unjudged.
     pub now_unix_millis: i64,
 }
 

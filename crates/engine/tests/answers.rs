@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fixture::{Bed, agent, answers, bed, completed, input, request, so_far, suspended};
-use runwire_bridge::{Ending, Opening};
+use runwire_bridge::{Ending, ExchangeEnd, Opening};
 use runwire_engine::{Agent, CreateRunError, Engine, EngineOptions, Recovered};
 use runwire_frame::{FrameType, RunStatus};
 use runwire_store::{Added, ExchangeRecord};
@@ -88,4 +88,27 @@ async fn another_answer_may_be_given_in_place_of_one_that_was_stored_and_never_a
     bed.create(request("asking", answers("t", "r3", &["i1"]))).await.unwrap();
     assert_eq!(bed.ended(&run_id).await.ending(), "completed");
     assert_eq!(answered.load(Ordering::SeqCst), 1);
+}
+
+/// patterns/interrupt-resume, "Resuming": an expired interrupt can no longer be answered; this one was answered in time.
+#[tokio::test]
+async fn an_answer_that_was_stored_in_time_is_not_too_late_when_it_is_given_again_after_a_crash() {
+    let expired = agent("asking", |exchange, _| async move {
+        if exchange.resumed {
+            assert_eq!(exchange.interrupts[0].id, "i1", "a driver sees what it had asked");
+            return Ok(completed());
+        }
+        let mut end = suspended(&["i1"]);
+        let ExchangeEnd::Suspended(suspension) = &mut end else { unreachable!() };
+        suspension.contract["interrupts"][0]["expiresAt"] = "2001-01-01T00:00:00Z".into();
+        Ok(end)
+    });
+    let bed = bed([expired]);
+    let run_id = waiting(&bed).await;
+    let answer = request("asking", answers("t", "r2", &["i1"]));
+    let late = bed.create(answer.clone()).await.unwrap_err();
+    assert!(matches!(late, CreateRunError::AnswerTooLate { .. }), "{late}");
+    assert_eq!(bed.store.add_exchange(&run_id, taken().await).await.unwrap(), Added::New);
+    bed.create(answer).await.unwrap();
+    assert_eq!(bed.ended(&run_id).await.ending(), "completed");
 }

@@ -321,6 +321,35 @@ async fn each_exchange_of_a_suspended_run_is_a_stream_of_its_own() {
     assert_eq!(whole, [first, second].concat());
 }
 
+/// patterns/interrupt-resume, "Resuming": one entry for each interrupt, and an expired one can only be given up.
+#[tokio::test]
+async fn an_answer_that_is_double_or_too_late_is_422_and_the_run_still_waits() {
+    let (steps, driver) = stepped();
+    let server = Setup::new().agent("held", driver).start().await;
+    let response = post(&server, "held", &input("t", "r1", "Hello"), None).await;
+    let run_id = response.headers()["runwire-run-id"].to_str().unwrap().to_owned();
+    let mut expired = suspension();
+    let ExchangeEnd::Suspended(suspension) = &mut expired else { unreachable!() };
+    suspension.contract["interrupts"][0]["expiresAt"] = json!("2001-01-01T00:00:00Z");
+    steps.end(Ok(expired));
+    events(response).await;
+    server.until(&run_id, |record| record.status == "suspended").await;
+    let resolved = json!({ "interruptId": "i1", "status": "resolved", "payload": true });
+    for (resume, title) in [(json!([resolved, resolved]), "Answered twice"), (json!([resolved]), "Answer too late")] {
+        let mut answer = input("t", "r2", "Hello");
+        answer["resume"] = resume;
+        let refused = problem(post(&server, "held", &answer, None).await).await;
+        assert_eq!((&refused["status"], &refused["title"]), (&json!(422), &json!(title)));
+        assert!(refused["detail"].as_str().unwrap().contains("`i1`"), "{refused}");
+    }
+    let mut given_up = input("t", "r2", "Hello");
+    given_up["resume"] = json!([{ "interruptId": "i1", "status": "cancelled" }]);
+    let response = post(&server, "held", &given_up, None).await;
+    assert_eq!(response.headers()["runwire-run-id"], *run_id, "the same run goes on");
+    steps.complete();
+    events(response).await;
+}
+
 #[tokio::test]
 async fn a_reader_of_a_run_that_was_stopped_while_it_waited_is_told_that_nothing_is_left() {
     let (steps, driver) = stepped();
