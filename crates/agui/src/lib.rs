@@ -63,7 +63,7 @@ pub use outgoing::{
 pub use pending::{Pending, PendingToolCall};
 pub use reducer::Reducer;
 pub use sse::{SseDecoder, SseEncoder, SseError, SseEvent};
-pub use usage::TokenUsage;
+pub use usage::{CallUsage, MAX_TOKENS, Part, TokenUsage, UsageError, UsageLedger};
 pub use verify::Verifier;
 pub use version::{PROTOCOL_VERSION, ProtocolVersion, UninterpretableVersion};
 pub use violation::{Rule, Violation};
