@@ -5,9 +5,6 @@
 //! run that ended with `RUN_ERROR`, and a *truncation* is a run whose ending never came. In all three, everything that
 //! was delivered stays delivered.
 
-use std::cmp::Ordering;
-use std::str::FromStr;
-
 use serde_json::Value;
 
 use crate::chunks::ChunkExpander;
@@ -18,7 +15,7 @@ use crate::input::RunAgentInput;
 use crate::outgoing::{AgentVersion, OlderAgent};
 use crate::retired::RetiredShapes;
 use crate::verify::Verifier;
-use crate::version::ProtocolVersion;
+use crate::version::{Declaration, ProtocolVersion};
 use crate::violation::Violation;
 use crate::warning::{Warning, WarningRule};
 
@@ -239,19 +236,18 @@ impl Consumer {
     }
 
     fn mention_version(&mut self, declared: Option<&str>, event: usize) {
-        let Some(declared) = declared else { return };
-        let (rule, message) = match ProtocolVersion::from_str(declared) {
-            Ok(version) if version.cmp(&ProtocolVersion::CURRENT) == Ordering::Greater => (
+        let (rule, message) = match Declaration::of(declared) {
+            Declaration::Newer(version) => (
                 WarningRule::NewerVersion,
                 format!(
                     "The producer speaks AG-UI {version}, which is newer than {}; what it adds is dropped.",
                     ProtocolVersion::CURRENT
                 ),
             ),
-            Ok(_) => return,
-            Err(error) => {
+            Declaration::Uninterpretable(error) => {
                 (WarningRule::UninterpretableVersion, format!("The consumer {error}; it is handled like a newer one."))
             }
+            Declaration::Current | Declaration::Older(_) | Declaration::Missing => return,
         };
         self.warnings.push(Warning { rule, message, event, path: Some("/protocolVersion".to_owned()) });
     }
