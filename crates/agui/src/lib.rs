@@ -31,6 +31,7 @@ mod outcome;
 mod outgoing;
 mod patch;
 mod pending;
+pub mod producer;
 pub mod proto;
 mod reducer;
 mod retired;

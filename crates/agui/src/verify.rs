@@ -397,7 +397,7 @@ impl Verifier {
         Ok(())
     }
 
-    fn judge_outcome(&self, outcome: Option<&RunFinishedOutcome>) -> Result<(), Violation> {
+    pub(crate) fn judge_outcome(&self, outcome: Option<&RunFinishedOutcome>) -> Result<(), Violation> {
         match outcome {
             Some(RunFinishedOutcome::Interrupt { interrupts }) => {
                 if interrupts.is_empty() {
