@@ -1,15 +1,16 @@
 //! The ways in which a run stops going on: what is said about each, and how the log closes in order.
 
+use runwire_agui::UsageLedger;
 use runwire_frame::{
     Cost, Data, EndStatus, ErrorCode, ErrorData, RunEnd, RunStart, RunStatus, SegmentStatus, Suspend, SuspendKind,
-    Timestamp, Usage, UsageLedger,
+    Timestamp, Usage,
 };
 use serde_json::{Map, Value};
 
 use crate::log_state::LogState;
 use crate::recorder::{Agui, Recorded, Recorder, extra};
 use crate::segment::Ending;
-use crate::usage::{ATTEMPT_USAGE, EXCHANGE_USAGE, add_all};
+use crate::usage::{ATTEMPT_USAGE, EXCHANGE_USAGE, add_all, summed};
 
 /// How a run completes.
 #[derive(Clone, Debug, Default)]
@@ -182,7 +183,7 @@ impl Recorder {
         let mut usage = self.state.exchange_usage.clone();
         add_all(&mut usage, &suspension.usage);
         let mut agui = suspension.agui;
-        if let Some(usage) = usage.entries() {
+        if let Some(usage) = summed(&usage) {
             insert_usage(&mut agui, EXCHANGE_USAGE, &usage);
         }
         let suspend = Suspend {
@@ -217,7 +218,7 @@ impl Recorder {
     ) {
         let mut exchange = self.state.exchange_usage.clone();
         add_all(&mut exchange, usage);
-        let exchange = exchange.entries().unwrap_or_default();
+        let exchange = summed(&exchange).unwrap_or_default();
         let mut whole = self.state.earlier_usage.clone();
         add_all(&mut whole, &exchange);
         let mut agui = agui;
@@ -229,7 +230,7 @@ impl Recorder {
         let (failure_class, failure_detail) = failure.unzip();
         let end = RunEnd {
             status,
-            usage: whole.entries(),
+            usage: summed(&whole),
             cost,
             duration_ms: Some(duration.max(0).unsigned_abs()),
             failure_class,

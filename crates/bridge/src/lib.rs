@@ -22,8 +22,10 @@ pub use coalescer::{COALESCE_BYTES, COALESCE_MILLIS};
 pub use ending::{Completion, Failure, Suspension};
 pub use ingest::{Ingest, Replayed};
 pub use log_state::{LogState, LogStateError};
-pub use projection::{Peer, Projection, ProjectionError, StoredPayload};
+pub use projection::{Projection, ProjectionError, StoredPayload};
 pub use recorder::{Agui, Recorded, Recorder};
+/// Whom a [`Projection`] is for.
+pub use runwire_agui::Peer;
 pub use segment::{Ending, Open, Opening, kind};
 pub use tool_output::{PARTS_PAYLOAD, Payload, TEXT_PAYLOAD, ToolOutput};
 pub use upstream::{ExchangeEnd, Upstream, UpstreamStep, started_members};

@@ -3,14 +3,13 @@
 //! A [`LogState`] is a fold over the log's frames, so that it can be built from a stored log as well as kept while
 //! recording. Recording and restoring go through the same [`LogState::apply`]: they cannot disagree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use runwire_agui::UsageLedger;
 use runwire_frame::{
     Data, Frame, RunStart, RunStatus, SegmentId, SegmentKind, SegmentStart, Suspend, SuspendKind, Timestamp, Usage,
-    UsageLedger,
 };
-
 use serde_json::{Map, Value};
 
 use crate::usage::{ATTEMPT_USAGE, EXCHANGE_USAGE, account, add_all};
@@ -26,6 +25,17 @@ pub(crate) struct OpenSegment {
     /// Whether its first delta is in the log; later ones may wait to be joined.
     pub has_delta: bool,
     pub tool: Option<ToolState>,
+    /// The innermost agent segment that it is part of, itself included.
+    pub agent: Option<SegmentId>,
+}
+
+/// A tool call of the current exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub id: String,
+    /// The agent segment whose call it is.
+    pub agent: Option<SegmentId>,
+    pub answered: bool,
 }
 
 /// Where the tool call of a `tool` segment stands.
@@ -54,6 +64,9 @@ pub struct LogState {
     /// By number, so that closing in reverse closes what is inside before what is around it.
     pub(crate) open: BTreeMap<u64, OpenSegment>,
     pub(crate) last_segment: u64,
+    /// The tool calls that the exchange has made, in order, and where each stands among them.
+    pub(crate) calls: Vec<Call>,
+    pub(crate) call_places: HashMap<String, usize>,
     /// What the exchanges that are over used: each reported its own.
     pub(crate) earlier_usage: UsageLedger,
     /// What the segments of the current exchange used, over all of its attempts.
@@ -117,6 +130,8 @@ impl LogState {
             started_at: None,
             open: BTreeMap::new(),
             last_segment: 0,
+            calls: Vec::new(),
+            call_places: HashMap::new(),
             earlier_usage: UsageLedger::default(),
             exchange_usage: UsageLedger::default(),
             suspend_kind: None,
@@ -145,6 +160,26 @@ impl LogState {
         self.ended
     }
 
+    /// Whether the log has opened a segment of that name.
+    pub fn has_opened(&self, segment: &SegmentId) -> bool {
+        number_of(segment).is_some_and(|number| (1..=self.last_segment).contains(&number))
+    }
+
+    /// The innermost agent segment around an open segment, itself included; `None` also for one that has ended.
+    pub fn agent_around(&self, segment: &SegmentId) -> Option<&SegmentId> {
+        self.open.get(&number_of(segment)?)?.agent.as_ref()
+    }
+
+    /// Whether the current exchange has made a tool call of that id, and if so, the agent segment whose call it was.
+    pub fn call_made(&self, tool_call_id: &str) -> Option<Option<&SegmentId>> {
+        self.call_places.get(tool_call_id).map(|&place| self.calls[place].agent.as_ref())
+    }
+
+    /// The tool calls that the current exchange has made and not answered, in the order in which they were made.
+    pub fn pending_calls(&self) -> impl Iterator<Item = &str> {
+        self.calls.iter().filter(|call| !call.answered).map(|call| call.id.as_str())
+    }
+
     /// Takes the next frame of the log.
     ///
     /// # Errors
@@ -171,13 +206,22 @@ impl LogState {
                 let (number, id) = segment_number(frame)?;
                 self.last_segment = self.last_segment.max(number);
                 let tool = tool_state(frame, start)?;
-                self.open.insert(number, OpenSegment { id, started_at: frame.ts, has_delta: false, tool });
+                let agent = match start.kind {
+                    SegmentKind::Agent => Some(id.clone()),
+                    _ => {
+                        start.parent_segment_id.as_deref().and_then(|parent| self.agent_around(&parent.into())).cloned()
+                    }
+                };
+                if let Some(tool) = tool.as_ref().filter(|_| !is_result_only(start)) {
+                    self.make_call(tool.call_id.clone(), agent.clone());
+                }
+                self.open.insert(number, OpenSegment { id, started_at: frame.ts, has_delta: false, tool, agent });
             }
             Data::SegmentEnd(end) => {
                 let (number, _) = segment_number(frame)?;
                 self.open.remove(&number);
                 if let Some(usage) = &end.usage {
-                    self.exchange_usage.add(usage);
+                    add_all(&mut self.exchange_usage, std::slice::from_ref(usage));
                 }
             }
             Data::TextDelta(delta) => self.open_mut(frame)?.has_delta |= !delta.text.is_empty(),
@@ -189,7 +233,12 @@ impl LogState {
                 }
                 tool.arguments_complete |= call.arguments.is_some();
             }
-            Data::ToolResult(_) => self.tool_mut(frame)?.answered = true,
+            Data::ToolResult(result) => {
+                self.tool_mut(frame)?.answered = true;
+                if let Some(&place) = self.call_places.get(&result.tool_call_id) {
+                    self.calls[place].answered = true;
+                }
+            }
             Data::Error(error) => {
                 add_all(&mut self.exchange_usage, &usage_in(frame, ATTEMPT_USAGE)?);
                 self.last_error = Some((error.code.as_str().to_owned(), error.message.clone()));
@@ -199,6 +248,14 @@ impl LogState {
         self.head = frame.seq;
         self.last_ts = self.last_ts.max(frame.ts);
         Ok(())
+    }
+
+    /// A call that is made again goes on; its answer, if there was one, stays.
+    fn make_call(&mut self, id: String, agent: Option<SegmentId>) {
+        if self.call_made(&id).is_none() {
+            self.call_places.insert(id.clone(), self.calls.len());
+            self.calls.push(Call { id, agent, answered: false });
+        }
     }
 
     fn open_mut(&mut self, frame: &Frame) -> Result<&mut OpenSegment, LogStateError> {
@@ -220,6 +277,15 @@ impl LogState {
     fn suspend(&mut self, frame: &Frame, suspend: &Suspend) -> Result<(), LogStateError> {
         add_all(&mut self.earlier_usage, &usage_in(frame, EXCHANGE_USAGE)?);
         self.exchange_usage = UsageLedger::default();
+        // The next exchange makes those calls again that this one could not finish.
+        let tools = self.open.values().filter_map(|segment| Some((segment.tool.as_ref()?, &segment.agent)));
+        let unfinished = tools.filter(|(tool, _)| !tool.arguments_complete);
+        let unfinished: Vec<_> = unfinished.map(|(tool, agent)| (tool.call_id.clone(), agent.clone())).collect();
+        self.calls.clear();
+        self.call_places.clear();
+        for (id, agent) in unfinished {
+            self.make_call(id, agent);
+        }
         self.suspend_kind = Some(suspend.kind);
         Ok(())
     }
@@ -255,11 +321,22 @@ pub(crate) fn agui(extra: &Map<String, Value>) -> Option<&Map<String, Value>> {
     extra.get("agui").and_then(Value::as_object)
 }
 
+/// Whether a tool segment holds only a result: its call was made elsewhere.
+fn is_result_only(start: &SegmentStart) -> bool {
+    agui(&start.extra).and_then(|a| a.get("type")).is_some_and(|name| name == "TOOL_CALL_RESULT")
+}
+
 /// Segments are named `seg_1`, `seg_2`, … in the order in which they open.
 fn segment_number(frame: &Frame) -> Result<(u64, SegmentId), LogStateError> {
     let id = frame.segment_id.clone().unwrap_or_else(|| SegmentId::from(""));
-    match id.as_str().strip_prefix("seg_").and_then(|n| n.parse().ok()) {
+    match number_of(&id) {
         Some(number) => Ok((number, id)),
         None => Err(LogStateError::Segment { seq: frame.seq, segment: id.as_str().to_owned() }),
     }
+}
+
+/// The number in a segment's name, which is spelled in one way only.
+fn number_of(id: &SegmentId) -> Option<u64> {
+    let number: u64 = id.as_str().strip_prefix("seg_")?.parse().ok()?;
+    (id.as_str() == format!("seg_{number}")).then_some(number)
 }

@@ -8,6 +8,7 @@
 //! from an agent of this server the projection derives ids and roles itself.
 
 mod attempt;
+mod guarded;
 mod peer;
 mod segments;
 mod tools;
@@ -16,7 +17,10 @@ mod view;
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
-use runwire_agui::{Custom, Event, Interrupt, PROTOCOL_VERSION, RunError, RunFinished, RunFinishedOutcome, RunStarted};
+use runwire_agui::producer::Guard;
+use runwire_agui::{
+    Custom, Downgrade, Event, Interrupt, PROTOCOL_VERSION, Peer, RunError, RunFinished, RunFinishedOutcome, RunStarted,
+};
 use runwire_frame::{Data, EndStatus, ErrorData, Frame, Notice, Resume, RunEnd, RunStatus, SegmentId, Suspend};
 use serde_json::{Map, Value, json};
 
@@ -24,7 +28,6 @@ use crate::log_state::agui;
 use crate::upstream::AFTER_FINISH;
 use crate::usage::{EXCHANGE_USAGE, account, all_to_agui};
 
-pub use peer::Peer;
 use view::View;
 
 /// A log that the projection cannot read.
@@ -76,7 +79,10 @@ pub struct StoredPayload {
 /// Derives AG-UI events from a run's frames, in order from the first.
 #[derive(Debug)]
 pub struct Projection {
-    peer: Peer,
+    /// Nothing leaves that a client would reject, whatever a driver did.
+    guard: Guard,
+    /// What the peer that the events are for cannot take.
+    downgrade: Option<Downgrade>,
     thread_id: String,
     run_id: String,
     /// Whether the exchange has begun and not ended: between exchanges AG-UI has no place for an event.
@@ -105,7 +111,8 @@ impl Projection {
     /// Expects the first frame of a log.
     pub fn new(peer: Peer) -> Projection {
         Projection {
-            peer,
+            guard: Guard::new(),
+            downgrade: Downgrade::for_peer(peer),
             thread_id: String::new(),
             run_id: String::new(),
             in_exchange: false,
@@ -181,7 +188,9 @@ impl Projection {
             }
             Data::Error(error) => self.error = Some(error.clone()),
         }
-        self.rename_reused_agents(frame, out)
+        let events = self.rename_reused_agents(frame, out)?;
+        let events = self.guarded(events);
+        Ok(self.for_peer(events))
     }
 
     fn run_start(
@@ -252,9 +261,11 @@ impl Projection {
         if end.status == EndStatus::Cancelled {
             finished.outcome = Some(RunFinishedOutcome::Cancelled);
         }
-        if let Event::RunFinished(finished) = merge(frame, Event::RunFinished(finished), Some(&said))? {
-            out.push(self.finished_for_peer(finished));
+        let mut finished = merge(frame, Event::RunFinished(finished), Some(&said))?;
+        if let Event::RunFinished(finished) = &mut finished {
+            self.without_abandoned_calls(finished);
         }
+        out.push(finished);
         Ok(())
     }
 
@@ -286,10 +297,7 @@ impl Projection {
             // Two events of one run, each with the account that it gave itself.
             event.usage = None;
             let plain = RunFinished::new(&*self.thread_id, &*self.run_id);
-            let finished = merge(frame, plain.into(), Some(&finished))?;
-            if self.peer_takes_before_error(&finished) {
-                out.push(finished);
-            }
+            out.push(merge(frame, plain.into(), Some(&finished))?);
         }
         out.push(merge(frame, event.into(), Some(&said))?);
         Ok(())

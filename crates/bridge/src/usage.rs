@@ -1,7 +1,7 @@
 //! Token usage between the two protocols: the accounting is the same, the spelling is not.
 
-use runwire_agui::TokenUsage;
-use runwire_frame::{Usage, UsageLedger};
+use runwire_agui::{TokenUsage, UsageLedger};
+use runwire_frame::Usage;
 use serde_json::{Map, Value};
 
 /// Under `agui`: what the exchange alone used, where the frame itself has no key for it or says the whole run's.
@@ -49,11 +49,17 @@ pub(crate) fn all_to_agui(usage: Option<&[Usage]>) -> Option<Vec<TokenUsage>> {
     usage.filter(|u| !u.is_empty()).map(|u| u.iter().map(usage_to_agui).collect())
 }
 
-/// Takes every entry into the sum.
+/// Takes every entry into the sum. What an agent of this server counts is checked where it is written; the rest is an
+/// upstream agent's to answer for.
 pub(crate) fn add_all(ledger: &mut UsageLedger, entries: &[Usage]) {
     for entry in entries {
-        ledger.add(entry);
+        ledger.add_reported(&usage_to_agui(entry));
     }
+}
+
+/// The sums as the frame protocol spells them; `None` when nothing was reported.
+pub(crate) fn summed(ledger: &UsageLedger) -> Option<Vec<Usage>> {
+    ledger.entries().map(|entries| entries.iter().map(usage_from_agui).collect())
 }
 
 /// The account among a frame's `agui` members under this key, if the frame has one.

@@ -8,9 +8,9 @@ mod walk;
 
 use log::{Log, Relay, assert_conforming};
 use proptest::prelude::*;
-use runwire_agui::{Event, EventType, PROTOCOL_VERSION, TokenUsage};
-use runwire_bridge::{Peer, usage_from_agui, usage_to_agui};
-use runwire_frame::{FrameType, UsageLedger};
+use runwire_agui::{Event, EventType, PROTOCOL_VERSION, TokenUsage, UsageLedger};
+use runwire_bridge::Peer;
+use runwire_frame::FrameType;
 use serde_json::Value;
 use walk::{Close, Walk, streams, walk};
 
@@ -35,10 +35,10 @@ fn normal(events: &[Event]) -> Vec<Event> {
 fn merge_usage(usage: &mut Option<Vec<TokenUsage>>) {
     let mut ledger = UsageLedger::default();
     for entry in usage.iter().flatten() {
-        ledger.add(&usage_from_agui(entry));
+        ledger.add_reported(entry);
     }
     if let Some(usage) = usage {
-        *usage = ledger.entries().unwrap_or_default().iter().map(usage_to_agui).collect();
+        *usage = ledger.entries().unwrap_or_default().to_vec();
     }
 }
 

@@ -43,7 +43,7 @@ pub use data::{
 pub use depth::{MAX_VALUE_DEPTH, json_depth};
 pub use envelope::{DecodeError, Frame, Incoming, SegmentId};
 pub use timestamp::{Timestamp, TimestampError};
-pub use usage::{Cost, Usage, UsageLedger};
+pub use usage::{Cost, Usage};
 pub use validate::{LogValidator, LogViolation};
 pub use vocabulary::{EndStatus, NoticeLevel, RunStatus, SegmentError, SegmentKind, SegmentStatus, SuspendKind};
 

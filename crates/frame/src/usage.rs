@@ -41,44 +41,6 @@ fn reported<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> 
     T::deserialize(deserializer).map(Some)
 }
 
-impl Usage {
-    /// Adds another entry of the same provider and model. A count that neither reported stays absent.
-    fn add(&mut self, other: &Usage) {
-        let sum = |a: &mut Option<u64>, b: Option<u64>| {
-            if let Some(b) = b {
-                *a = Some(a.unwrap_or(0).saturating_add(b));
-            }
-        };
-        sum(&mut self.input_tokens, other.input_tokens);
-        sum(&mut self.output_tokens, other.output_tokens);
-        sum(&mut self.total_tokens, other.total_tokens);
-        sum(&mut self.reasoning_tokens, other.reasoning_tokens);
-        sum(&mut self.cached_input_tokens, other.cached_input_tokens);
-        sum(&mut self.cache_write_input_tokens, other.cache_write_input_tokens);
-    }
-}
-
-/// Sums usage per provider and model, in the order in which each was first seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UsageLedger {
-    entries: Vec<Usage>,
-}
-
-impl UsageLedger {
-    /// Takes one entry into the sum of its provider and model.
-    pub fn add(&mut self, usage: &Usage) {
-        match self.entries.iter_mut().find(|e| e.provider == usage.provider && e.model == usage.model) {
-            Some(entry) => entry.add(usage),
-            None => self.entries.push(usage.clone()),
-        }
-    }
-
-    /// One entry per provider and model; `None` when nothing was reported.
-    pub fn entries(&self) -> Option<Vec<Usage>> {
-        (!self.entries.is_empty()).then(|| self.entries.clone())
-    }
-}
-
 /// An amount of money. A decimal string, never a float, so that it says exactly what was computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
@@ -105,24 +67,5 @@ fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Erro
         Ok(amount)
     } else {
         Err(de::Error::custom(format_args!("`{amount}` is no decimal number such as 0.001240")))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn usage(model: &str, input: Option<u64>, cached: Option<u64>) -> Usage {
-        Usage { model: Some(model.into()), input_tokens: input, cached_input_tokens: cached, ..Usage::default() }
-    }
-
-    #[test]
-    fn usage_sums_per_provider_and_model_and_absent_is_not_zero() {
-        let mut ledger = UsageLedger::default();
-        assert_eq!(ledger.entries(), None, "nothing reported is null, not an empty account");
-        ledger.add(&usage("a", Some(3), None));
-        ledger.add(&usage("b", Some(10), Some(0)));
-        ledger.add(&usage("a", Some(4), None));
-        assert_eq!(ledger.entries(), Some(vec![usage("a", Some(7), None), usage("b", Some(10), Some(0))]));
     }
 }

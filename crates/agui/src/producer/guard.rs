@@ -120,12 +120,8 @@ impl Guard {
         if strict(&finished.clone().into(), self.index).is_err() {
             finished.usage = None;
         }
-        let open = self.expander.finish();
-        let closed = self.admit_ends(open, &mut out).and_then(|()| {
-            let open = self.open.iter().rev().map(OpenItem::closing).collect();
-            self.admit_ends(open, &mut out)
-        });
-        if closed.and_then(|()| self.admit(finished.into(), &mut out)).is_err() {
+        out.extend(self.close_open());
+        if self.admit(finished.into(), &mut out).is_err() {
             out.extend(self.fail("the run was stopped, and could not be closed in order", Some(CANCELLED_CODE), usage));
         }
         out
@@ -153,6 +149,17 @@ impl Guard {
         let event = Event::RunError(error);
         self.admit(event.clone(), &mut Vec::new())?;
         Ok(event)
+    }
+
+    /// Closes everything that the open run has open, innermost first, and leaves the run open. A subagent that was at work
+    /// ends with an error whose code is [`CANCELLED_CODE`].
+    pub fn close_open(&mut self) -> Vec<Event> {
+        let mut out = Vec::new();
+        let assembled = self.expander.finish();
+        // Of each that cannot be closed the run's ending will say so.
+        let _ = self.admit_ends(assembled, &mut out);
+        let _ = self.close(|_| true, &mut out);
+        out
     }
 
     /// Closes these of the open items.

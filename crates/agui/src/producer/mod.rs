@@ -7,6 +7,8 @@
 //!   events go through one too, so that what types cannot say (an id that is used twice, a patch that is none) is an error
 //!   and not a broken stream.
 //!
+//!   [`check_value`] is its first half, for data that finds its place in a stream later.
+//!
 //! No I/O, no clock, no randomness: ids and timestamps come from the caller, events go to a [`Sink`].
 //!
 //! ```
@@ -122,4 +124,5 @@ pub use guard::{Guard, Refused};
 pub use item::{EndedCall, Item, ReasoningMessage, Span, Step, Subagent, TextMessage, ToolCall, kind};
 pub use open::{OpenItem, OpenKind};
 pub use run::{Outcome, Producer, Run, Sink};
+pub use strict::check_value;
 pub use writer::{Extras, Writer};

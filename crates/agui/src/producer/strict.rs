@@ -17,6 +17,15 @@ use crate::violation::{Rule, Violation};
 /// limit is 128.
 pub(crate) const MAX_DEPTH: usize = 127;
 
+/// Reads an event exactly as a producer has to write it, its place in a stream left aside: what a consumer would strip,
+/// drop, translate or mention is refused as well. For data that becomes part of a stream later.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_value(value: Value) -> Result<Event, Violation> {
+    strict_value(value, 0)
+}
+
 /// Judges an event that came as a value, and gives it as its type.
 pub(crate) fn strict_value(mut value: Value, index: usize) -> Result<Event, Violation> {
     let event_type = judge(&mut value, index)?;

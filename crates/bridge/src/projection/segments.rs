@@ -75,13 +75,20 @@ impl Projection {
             SegmentKind::Agent => {
                 let name = view.name.as_deref().unwrap_or("agent");
                 let mut event = SubagentStarted::new(self.agent_id(frame, id, view), name);
-                event.parent_subagent_run_id.clone_from(&view.owner);
+                // One that ended before this exchange was not announced in it, and may not be named as a parent.
+                event.parent_subagent_run_id = view.owner.clone().filter(|owner| self.is_announced(frame, owner));
                 vec![event.into()]
             }
             SegmentKind::Tool => view.tool.iter().map(|tool| self.tool_start(frame, view, tool)).collect(),
             // A model call is no AG-UI event by itself: its message and its reasoning open when content comes.
             SegmentKind::Model => Vec::new(),
         })
+    }
+
+    fn is_announced(&self, frame: &Frame, agent: &str) -> bool {
+        let is_open =
+            |(id, view): (&String, &View)| view.kind == SegmentKind::Agent && self.agent_id(frame, id, view) == agent;
+        self.used_agents.contains(agent) || self.segments.iter().any(is_open)
     }
 
     pub(super) fn text(&mut self, frame: &Frame, text: &str, out: &mut Vec<Event>) -> Result<(), ProjectionError> {
@@ -199,12 +206,13 @@ impl Projection {
     }
 
     fn agent_end(&self, frame: &Frame, id: &str, view: &View, end: &SegmentEnd) -> Result<Event, ProjectionError> {
-        if let Some(said) = agui(&end.extra) {
+        let said = agui(&end.extra);
+        if let Some(said) = said.filter(|said| said.contains_key("type")) {
             return event_from(frame, Value::Object(said.clone()));
         }
         let subagent_run_id = self.agent_id(frame, id, view);
         if end.status == SegmentStatus::Completed {
-            return Ok(SubagentFinished::new(subagent_run_id).into());
+            return merge(frame, SubagentFinished::new(subagent_run_id).into(), said);
         }
         // AG-UI has no ending for an invocation that was stopped; its code tells that it did not fail by itself.
         let stopped = (end.status == SegmentStatus::Cancelled).then(|| "CANCELLED".to_owned());
@@ -214,7 +222,7 @@ impl Projection {
         };
         let mut event = SubagentError::new(subagent_run_id, message);
         event.code = end.error.as_ref().map(|e| e.code.as_str().to_owned()).or(stopped);
-        Ok(event.into())
+        merge(frame, event.into(), said)
     }
 
     /// Nothing may be open when an interrupted exchange finishes: closes it, innermost first, to be opened again.

@@ -93,7 +93,6 @@ impl Projection {
             tool.answered = true;
         }
         let content = result_content(frame, id, result, payload)?;
-        let content = self.content_for_peer(result, content);
         let message_id = format!("{}.result", self.scoped(frame, id));
         let mut event = ToolCallResult::new(message_id, &*result.tool_call_id, content);
         event.subagent_run_id = owner;

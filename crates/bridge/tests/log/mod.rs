@@ -137,7 +137,10 @@ impl Log {
 
     /// The AG-UI events of the log, which a conforming consumer takes.
     pub fn project(&self) -> Vec<Event> {
-        let events: Vec<Event> = self.project_each(Peer::Current).0.into_iter().flatten().collect();
+        let (each, warnings) = self.project_each(Peer::Current);
+        let refused: Vec<&String> = warnings.iter().filter(|w| w.contains("not told as it is there")).collect();
+        assert!(refused.is_empty(), "{refused:?}");
+        let events: Vec<Event> = each.into_iter().flatten().collect();
         assert_conforming(&events);
         events
     }
