@@ -14,6 +14,7 @@ mod execution;
 mod in_hand;
 mod recovery;
 mod request;
+mod said;
 mod segment;
 mod sweeper;
 mod writer;

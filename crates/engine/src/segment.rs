@@ -7,7 +7,8 @@ use runwire_bridge::{Agui, Ending, Open, ToolOutput, kind};
 use runwire_frame::SegmentId;
 use serde::Deserialize as _;
 
-use crate::writer::{RunWriter, WriteError, within_depth};
+use crate::said::{self, within_depth};
+use crate::writer::{RunWriter, WriteError};
 
 /// An open segment: what its content is written through. Dropped without [`Segment::end`], it stays open until the
 /// run ends, which closes it.
@@ -31,8 +32,10 @@ impl<K> Segment<K> {
     /// Closes the segment.
     ///
     /// # Errors
-    /// As [`RunWriter::model`].
+    /// When the run has ended or the store fails. And [`WriteError::Refused`] for usage that does not add up, and for what
+    /// `ending.agui` must not say; then the segment stays open until the run ends.
     pub async fn end(self, ending: Ending) -> Result<(), WriteError> {
+        said::ending(&ending)?;
         let open = self.open;
         self.writer.write(|r, now| r.end(now, open, ending)).await
     }

@@ -4,22 +4,21 @@
 //! them, so that the order of calls is the order of the log. The lock is never held across an await; waiting happens
 //! before it, when too much of the run's log is still on its way to the store.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use runwire_agui::{Event, Interrupt, RunAgentInput, RunStarted};
+use runwire_agui::{Event, RunAgentInput, RunStarted};
 use runwire_bridge::{
     COALESCE_MILLIS, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder, Replayed, kind,
     started_members,
 };
-use runwire_frame::{Data, ErrorCode, MAX_VALUE_DEPTH, NoticeLevel, RunStart, RunStatus, Timestamp, json_depth};
+use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, Timestamp};
 use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
 use crate::clock::now;
+use crate::said::{self, within_depth};
 use crate::segment::Segment;
 
 /// So many of a run's frames may wait for the store before its driver has to wait.
@@ -113,6 +112,7 @@ impl RunCore {
     pub(crate) fn begin(&self, started: Option<&RunStarted>) {
         let mut inner = self.lock();
         let Phase::Waiting(state) = &inner.phase else { return };
+        let started = started.filter(|started| said::started_can_be_told(started));
         let mut agui = started.map(started_members).unwrap_or_default();
         let given = [
             ("runId", Some(Value::from(self.input.run_id.clone()))),
@@ -201,7 +201,7 @@ impl RunCore {
             return Err(WriteError::Ended);
         };
         let now = now();
-        let end = waits_for_something(end);
+        let end = said::exchange_end(end, recorder.state());
         // A run that was asked to stop is cancelled by each of these: the recorder sees to that.
         let recorded = match end {
             ExchangeEnd::Cancelled { usage, agui } => recorder.cancel(now, &usage, agui),
@@ -234,34 +234,6 @@ impl Inner {
     fn append(&mut self, recorded: Recorded) -> Result<(), AppendError> {
         self.appender.enqueue(to_append(recorded))
     }
-}
-
-/// A client can only go on with a run whose interrupts it can tell apart and answer, so a driver that suspends without
-/// such has failed.
-fn waits_for_something(end: ExchangeEnd) -> ExchangeEnd {
-    let ExchangeEnd::Suspended(suspension) = &end else { return end };
-    let given = suspension.contract.get("interrupts").cloned().unwrap_or_default();
-    let problem = match serde_json::from_value::<Vec<Interrupt>>(given) {
-        Err(error) => Some(error.to_string()),
-        Ok(interrupts) if interrupts.is_empty() => Some("there is none".to_owned()),
-        Ok(interrupts) => {
-            let mut ids = HashSet::new();
-            let repeated = interrupts.iter().find(|interrupt| !ids.insert(&*interrupt.id));
-            repeated.map(|interrupt| format!("two have the id `{}`", interrupt.id))
-        }
-    };
-    let Some(problem) = problem else { return end };
-    let message = format!("the agent's driver suspended the run without interrupts that can be answered: {problem}");
-    ExchangeEnd::Failed(Failure { usage: suspension.usage.clone(), ..Failure::new(ErrorCode::InternalError, message) })
-}
-
-/// What nests deeper could be written, and not be read again.
-pub(crate) fn within_depth(value: &impl Serialize) -> Result<(), WriteError> {
-    let json = serde_json::to_vec(value).map_err(|e| WriteError::Refused(e.to_string()))?;
-    if json_depth(&json) > MAX_VALUE_DEPTH {
-        return Err(WriteError::Refused(format!("it nests more than {MAX_VALUE_DEPTH} levels of JSON")));
-    }
-    Ok(())
 }
 
 /// What was recorded, as the store takes it: bodies encoded once, and the run's record kept in step with the log.
@@ -326,12 +298,26 @@ impl RunWriter {
         Segment::new(self.clone(), open)
     }
 
+    /// Opens a segment, if it can be opened so.
+    async fn open<K>(
+        &self,
+        opening: Opening,
+        open: impl FnOnce(&mut Recorder, Timestamp, Opening) -> Open<K>,
+    ) -> Result<Segment<K>, WriteError> {
+        let opened = self.write(|r, now| {
+            said::opening(&opening, r.state())?;
+            Ok::<_, WriteError>(open(r, now, opening))
+        });
+        Ok(self.segment(opened.await??))
+    }
+
     /// Opens a model call.
     ///
     /// # Errors
-    /// As all writing: when the run has ended or the store fails.
+    /// As all writing: when the run has ended or the store fails. And [`WriteError::Refused`] for a parent that this run
+    /// never opened, and for what `opening.agui` must not say.
     pub async fn model(&self, opening: Opening) -> Result<Segment<kind::Model>, WriteError> {
-        Ok(self.segment(self.write(|r, now| r.open_model(now, opening)).await?))
+        self.open(opening, Recorder::open_model).await
     }
 
     /// Opens a message.
@@ -339,7 +325,7 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::model`].
     pub async fn message(&self, opening: Opening) -> Result<Segment<kind::Message>, WriteError> {
-        Ok(self.segment(self.write(|r, now| r.open_message(now, opening)).await?))
+        self.open(opening, Recorder::open_message).await
     }
 
     /// Opens a stretch of reasoning.
@@ -347,7 +333,7 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::model`].
     pub async fn reasoning(&self, opening: Opening) -> Result<Segment<kind::Reasoning>, WriteError> {
-        Ok(self.segment(self.write(|r, now| r.open_reasoning(now, opening)).await?))
+        self.open(opening, Recorder::open_reasoning).await
     }
 
     /// Opens a step.
@@ -355,7 +341,7 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::model`].
     pub async fn step(&self, opening: Opening) -> Result<Segment<kind::Step>, WriteError> {
-        Ok(self.segment(self.write(|r, now| r.open_step(now, opening)).await?))
+        self.open(opening, Recorder::open_step).await
     }
 
     /// Opens a child agent's work.
@@ -363,13 +349,14 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::model`].
     pub async fn agent(&self, opening: Opening) -> Result<Segment<kind::Agent>, WriteError> {
-        Ok(self.segment(self.write(|r, now| r.open_agent(now, opening)).await?))
+        self.open(opening, Recorder::open_agent).await
     }
 
     /// Opens a tool call. Its id is the conversation's: an answer from outside names the call by it.
     ///
     /// # Errors
-    /// As [`RunWriter::model`]; and [`WriteError::Refused`] while another call of that id waits for its result.
+    /// As [`RunWriter::model`]; and [`WriteError::Refused`] while another call of that id waits for its result, and for an
+    /// id that is another agent's call already, in this run or in the conversation.
     pub async fn tool(
         &self,
         tool_call_id: &str,
@@ -380,6 +367,8 @@ impl RunWriter {
             if r.open_tools().iter().any(|(open, _)| open == tool_call_id) {
                 return Err(WriteError::Refused(format!("tool call `{tool_call_id}` is open already")));
             }
+            said::opening(&opening, r.state())?;
+            said::tool_call(tool_call_id, &opening, r.state(), &self.core.input)?;
             Ok(r.open_tool(now, tool_call_id, tool_slug, opening))
         });
         Ok(self.segment(open.await??))
@@ -389,7 +378,7 @@ impl RunWriter {
     ///
     /// # Errors
     /// As [`RunWriter::model`]; and [`WriteError::Refused`] for a value of more than
-    /// [`MAX_VALUE_DEPTH`] levels.
+    /// [`MAX_VALUE_DEPTH`](runwire_frame::MAX_VALUE_DEPTH) levels.
     pub async fn state_snapshot(&self, snapshot: Value) -> Result<(), WriteError> {
         within_depth(&snapshot)?;
         self.write(|r, now| r.state_snapshot(now, snapshot)).await
@@ -418,7 +407,8 @@ impl RunWriter {
     /// Something worth telling that is neither output nor an error.
     ///
     /// # Errors
-    /// As [`RunWriter::state_snapshot`].
+    /// As [`RunWriter::state_snapshot`]; and [`WriteError::Refused`] for a code that begins with `agui.`, unless the
+    /// attributes are the event that it names, and one that opens, closes and continues nothing.
     pub async fn notice(
         &self,
         level: NoticeLevel,
@@ -426,7 +416,7 @@ impl RunWriter {
         message: &str,
         attributes: Option<Map<String, Value>>,
     ) -> Result<(), WriteError> {
-        within_depth(&attributes)?;
+        said::notice(code, attributes.as_ref())?;
         self.write(|r, now| r.notice(now, level, code, message, attributes)).await
     }
 
