@@ -5,8 +5,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use runwire_agui::{TransportCapabilities, proto};
-use runwire_bridge::Peer;
+use runwire_agui::{Declaration, Peer, TransportCapabilities, proto};
 use runwire_engine::{CreateRun, RunRequest};
 use runwire_store::ReadError;
 use serde_json::Value;
@@ -63,8 +62,8 @@ pub(crate) async fn run(
             }
         }
     }
-    // A client that declares no version predates 1.0.
-    let peer = if input.protocol_version.is_some() { Peer::Current } else { Peer::PreV1 };
+    let declaration = Declaration::of(input.protocol_version.as_deref());
+    let peer = declaration.peer();
     let binding = accepted.binding(peer, after.is_some()).ok_or_else(not_acceptable)?;
     let create = CreateRun {
         agent_id,
@@ -79,6 +78,10 @@ pub(crate) async fn run(
         return Err(Problem::past_head(started.record.head));
     }
     let run_id = started.record.run_id;
+    // A request that re-attaches has the same input, and so the same declaration, which was mentioned then.
+    if !started.existing {
+        mention(&declaration, &run_id, &started.exchange_id);
+    }
     let tail = app.store().tail(&run_id, 0).await.map_err(|e| Problem::from_tail(e, &run_id))?;
     let scope = Scope::Exchange(started.exchange_id);
     let source = ProjectionSource::new(app.store().clone(), &run_id, tail, peer, binding, scope, after);
@@ -91,6 +94,20 @@ pub(crate) async fn run(
         response.headers_mut().insert(RUN_ID, run_id);
     }
     Ok(response)
+}
+
+/// Tells the operator of a client that speaks another version than this server. The run goes on all the same
+/// (basic/versioning, "Version negotiation").
+fn mention(declaration: &Declaration, run_id: &str, exchange_id: &str) {
+    match declaration {
+        Declaration::Current => {}
+        Declaration::Newer(_) | Declaration::Uninterpretable(_) => {
+            tracing::warn!(run_id, exchange_id, "the client {declaration}");
+        }
+        Declaration::Older(_) | Declaration::Missing => {
+            tracing::info!(run_id, exchange_id, "the client {declaration}");
+        }
+    }
 }
 
 /// `GET /agui/{agent}/capabilities`: what the agent declares about itself, and how this server serves it.

@@ -85,7 +85,7 @@ impl ProjectionSource {
     fn project(&mut self, frame: &Frame, payload: Option<&StoredPayload>) -> Result<(), StreamError> {
         let events = self.projection.push(frame, payload)?;
         for warning in self.projection.take_warnings() {
-            tracing::warn!(run_id = %self.run_id, warning, "an event was reshaped for an older client");
+            tracing::warn!(run_id = %self.run_id, warning, "an event was not told as the log has it");
         }
         let mut ended = false;
         for (n, event) in (0u32..).zip(&events) {

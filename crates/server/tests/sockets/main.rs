@@ -10,4 +10,5 @@ mod protobuf;
 mod run_api;
 mod shutdown;
 mod sse;
+mod versions;
 mod websocket;
