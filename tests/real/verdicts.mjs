@@ -1,10 +1,16 @@
-// Runs many AG-UI streams through `HttpAgent` of `@ag-ui/client`, in this process and without a socket, and prints what an
-// application built on it would have got of each.
+// Runs many AG-UI streams through `HttpAgent` of a released `@ag-ui/client`, in this process and without a socket, and prints
+// what an application built on it would have got of each.
 
 import { readFileSync } from "node:fs";
-import { readFlags, report } from "./command-line.mjs";
+import { readFlags, refuse, report } from "./command-line.mjs";
 
-const flags = readFlags({ streams: { type: "string" } }, ["streams"]);
+const PACKAGES = { "1.0.0": "@ag-ui/client", "0.0.59": "agui-client-0-0-59" };
+
+const flags = readFlags({ streams: { type: "string" }, client: { type: "string" } }, ["streams"]);
+const packageName = PACKAGES[flags.client ?? "1.0.0"];
+if (packageName === undefined) {
+  refuse(`--client ${flags.client} is not one of ${Object.keys(PACKAGES).join(", ")}`);
+}
 
 // The client warns and logs by itself; what it made of a stream is in the document.
 for (const level of ["warn", "error", "log", "info", "debug"]) console[level] = () => {};
@@ -15,7 +21,7 @@ for (const kind of ["uncaughtException", "unhandledRejection"]) {
   process.on(kind, (error) => unhandled.push(String(error?.message ?? error)));
 }
 
-const { HttpAgent } = await import("@ag-ui/client");
+const { HttpAgent } = await import(packageName);
 
 /** One line: `{input, events}`. */
 async function run({ input, events }) {

@@ -150,9 +150,9 @@ impl Downgrade {
                     parts.retain(|part| !is_file(part));
                     let lost = before - parts.len();
                     if lost > 0 {
+                        let files = if lost == 1 { "part that is a file" } else { "parts that are files" };
                         self.warn(format!(
-                            "the user message `{}` was sent without {lost} parts that are files at a \
-                                           provider",
+                            "the user message `{}` was sent without {lost} {files} at a provider",
                             message.id
                         ));
                     }
