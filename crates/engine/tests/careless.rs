@@ -286,13 +286,13 @@ async fn call_anything(
     Ok(())
 }
 
-fn any_end(dice: &mut Dice, resumed: bool) -> Result<ExchangeEnd, Failure> {
+fn any_end(dice: &mut Dice, resumed: bool) -> Result<ExchangeEnd, Box<Failure>> {
     let failure =
         Failure { usage: dice.usages(), agui: dice.agui(), ..Failure::new(ErrorCode::ToolError, dice.text()) };
     match dice.below(8) {
         0 => Ok(ExchangeEnd::Cancelled { usage: dice.usages(), agui: dice.agui() }),
         1 => Ok(ExchangeEnd::Failed(failure)),
-        2 => Err(failure),
+        2 => Err(Box::new(failure)),
         3 | 4 if !resumed => {
             let interrupts = [
                 json!([{"id": "i1", "reason": "r"}]),
@@ -356,7 +356,7 @@ async fn whatever_a_driver_calls_its_log_is_legal_and_a_client_takes_its_events(
             for _ in 0..dice.below(60) {
                 call_anything(&mut dice, &writer, &mut held, &refused).await?;
             }
-            any_end(&mut dice, exchange.resumed)
+            any_end(&mut dice, exchange.resumed).map_err(|failure| *failure)
         }
     })]);
     for seed in 0..RUNS {
