@@ -420,3 +420,49 @@ async fn a_stopped_run_stays_stopped_whatever_its_driver_says_of_it() {
     assert_eq!(log.ending(), "cancelled");
     assert_eq!(log.last_event()["outcome"], json!({"type": "cancelled"}));
 }
+
+#[tokio::test]
+async fn what_is_not_a_drivers_to_say_is_refused_and_the_run_goes_on() {
+    let bed = bed([agent("a", |_, starting| async move {
+        let writer = starting.begin(None);
+        let refused = |what: &str, result: Result<(), WriteError>| {
+            assert!(matches!(result, Err(WriteError::Refused(_))), "{what}: {result:?}");
+        };
+        let saying = |agui: Value| Opening { agui: agui.as_object().cloned(), ..Opening::default() };
+        let called = saying(json!({"toolCallId": "other"}));
+        refused("another id for a call", writer.tool("call_1", "t", called).await.map(drop));
+        let claimed = saying(json!({"type": "RUN_FINISHED"}));
+        refused("an opening that is another event", writer.message(claimed).await.map(drop));
+        let inside = Opening::default().inside(&SegmentId::from("seg_77"));
+        refused("a parent that never was", writer.step(inside).await.map(drop));
+
+        let activity = |members: Value| {
+            let mut event = json!({"type": "ACTIVITY_DELTA", "messageId": "v", "activityType": "a", "patch": []});
+            event.as_object_mut().unwrap().extend(members.as_object().cloned().unwrap());
+            event.as_object().cloned()
+        };
+        let delta = async |attributes| writer.notice(NoticeLevel::Info, "agui.ACTIVITY_DELTA", "", attributes).await;
+        refused("somebody's event in a notice of nobody's", delta(activity(json!({"subagentRunId": "s"}))).await);
+        refused("a member that AG-UI does not know", delta(activity(json!({"newer": 1}))).await);
+        refused("a code of another event", delta(activity(json!({"type": "RAW", "event": 1}))).await);
+        refused("a code without its event", delta(None).await);
+        delta(activity(json!({}))).await?;
+
+        let counted = Ending {
+            usage: serde_json::from_value(json!({"input_tokens": 1, "cached_input_tokens": 2})).ok(),
+            ..Ending::completed()
+        };
+        refused("parts above their total", writer.model(Opening::default()).await?.end(counted).await);
+        let agent = writer.agent(Opening::named("scout")).await?;
+        let call = writer.tool("call_1", "t", Opening::default()).await?;
+        call.result(true, &ToolOutput::Text(String::new())).await?.end(Ending::completed()).await?;
+        let theirs = Opening::default().inside(agent.id());
+        refused("a call of two agents", writer.tool("call_1", "t", theirs).await.map(drop));
+        agent.end(Ending { agui: json!({"metadata": {"a": 1}}).as_object().cloned(), ..Ending::completed() }).await?;
+        Ok(fixture::completed())
+    })]);
+    let log = bed.run("a").await;
+    assert_eq!(log.ending(), "completed", "{}", log.dump());
+    let kept = log.events.iter().find(|event| event.event_type().as_str() == "SUBAGENT_FINISHED").unwrap();
+    assert_eq!(kept.to_value()["metadata"], json!({"a": 1}), "what may be said is told");
+}
