@@ -1,5 +1,7 @@
 //! JSON Patch documents (RFC 6902) as the protocol carries them (patterns/snapshots).
 
+mod application;
+
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
@@ -34,11 +36,9 @@ where
 ///
 /// # Errors
 ///
-/// The reason, when an operation does not apply.
+/// Which operation does not apply, and why.
 pub(crate) fn apply(document: &mut Value, operations: &[Value]) -> Result<(), String> {
-    let patch: json_patch::Patch =
-        serde_json::from_value(Value::Array(operations.to_vec())).map_err(|error| error.to_string())?;
-    json_patch::patch(document, &patch).map_err(|error| error.to_string())
+    application::apply(document, operations.to_vec())
 }
 
 /// Whether an operation replaces or removes the whole document, after which an object may be none any more.

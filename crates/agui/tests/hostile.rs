@@ -1,0 +1,66 @@
+//! Streams that mean harm: what they may cost, and what they may not bring down. Each is a finding of the fuzzers or a
+//! thought about what they cannot reach.
+#![allow(clippy::unwrap_used)]
+
+use runwire_agui::{Reducer, StateDelta, StateSnapshot, Warning, WarningRule};
+use serde_json::{Value, json};
+
+fn reduced(state: Value, patch: Value) -> (Value, Option<Warning>) {
+    let mut reducer = Reducer::new();
+    let snapshot = StateSnapshot { snapshot: state, ..StateSnapshot::default() };
+    assert_eq!(reducer.apply(&snapshot.into(), 0), None);
+    let Value::Array(delta) = patch else { panic!("a patch is a list") };
+    let warning = reducer.apply(&StateDelta { delta, ..StateDelta::default() }.into(), 1);
+    (reducer.into_parts().1, warning)
+}
+
+/// patterns/snapshots: a patch applies as a whole or not at all; also one that fails after it moved something over what
+/// held it.
+#[test]
+fn a_patch_that_fails_late_leaves_everything_as_it_was() {
+    let state = json!({"a": {"b": {"c": 1}, "d": 2}, "list": [1, 2, 3]});
+    let fails = json!({"op": "test", "path": "/a", "value": "no"});
+    for first in [
+        json!({"op": "move", "from": "/a/b", "path": "/a"}),
+        json!({"op": "move", "from": "/a/b", "path": ""}),
+        json!({"op": "copy", "from": "/a", "path": ""}),
+        json!({"op": "move", "from": "/list/0", "path": "/list/-"}),
+        json!({"op": "move", "from": "/a", "path": "/a"}),
+        json!({"op": "replace", "path": "", "value": []}),
+        json!({"op": "remove", "path": "/list/1"}),
+        json!({"op": "add", "path": "/list/-", "value": 1}),
+    ] {
+        let (kept, warning) = reduced(state.clone(), json!([first, fails]));
+        assert_eq!(warning.unwrap().rule, WarningRule::PatchNotApplied, "{first}");
+        assert_eq!(kept, state, "{first}");
+    }
+}
+
+#[test]
+fn a_state_that_copies_itself_does_not_grow_without_bound() {
+    let double = json!([{"op": "copy", "from": "", "path": "/a"}, {"op": "copy", "from": "", "path": "/b"}]);
+    let patch: Vec<Value> = std::iter::repeat_n(double.as_array().unwrap().clone(), 60).flatten().collect();
+    let (kept, warning) = reduced(json!({"a": 1}), patch.into());
+    assert_eq!(kept, json!({"a": 1}));
+    assert_eq!(warning.unwrap().rule, WarningRule::PatchNotApplied);
+}
+
+#[test]
+fn a_state_does_not_come_to_nest_deeper_than_a_client_can_read() {
+    let patch: Vec<Value> = std::iter::repeat_n(json!({"op": "copy", "from": "", "path": "/a"}), 5_000).collect();
+    let (_, warning) = reduced(json!({}), patch.into());
+    assert_eq!(warning.unwrap().rule, WarningRule::PatchNotApplied);
+}
+
+/// RFC 6902, section 4.6. In the binary form `1.0` is `1`, so anything else would make the two bindings differ.
+#[test]
+fn a_test_of_a_number_is_about_the_number_and_not_its_spelling() {
+    let (state, warning) = reduced(
+        json!({"n": 1, "list": [{"x": 2.0}]}),
+        json!([{"op": "test", "path": "/n", "value": 1.0}, {"op": "test", "path": "/list", "value": [{"x": 2}]},
+               {"op": "add", "path": "/passed", "value": true}]),
+    );
+    assert_eq!((&state["passed"], warning), (&json!(true), None));
+    let (_, warning) = reduced(json!({"n": 1}), json!([{"op": "test", "path": "/n", "value": 1.5}]));
+    assert_eq!(warning.unwrap().rule, WarningRule::PatchNotApplied);
+}
