@@ -22,7 +22,7 @@ use crate::check::form::sse::SseReader;
 const MAX_EVENT_BYTES: usize = 64 * 1024 * 1024;
 
 /// The most bytes that may come before it is clear which form a recording is in.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 4 * 1024;
 
 /// A line that is no field of an event stream is known for that after so many bytes.
 const FIELD_BYTES: usize = 64;
@@ -224,25 +224,30 @@ fn detect(head: &[u8], ended: bool) -> Result<Option<Form>, CheckError> {
     if !ended && BYTE_ORDER_MARK.starts_with(head) {
         return Ok(None);
     }
-    let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).trim_ascii_start();
+    let marked = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    let text = marked.trim_ascii_start();
+    if marked.len() - text.len() > MAX_HEAD_BYTES {
+        return Err(CheckError::UnknownForm(String::new()));
+    }
     match text.first() {
-        None if head.len() <= MAX_HEAD_BYTES => return Ok(None),
-        None => return Err(CheckError::UnknownForm(String::new())),
+        None => return Ok(None),
         Some(b'[') => return Ok(Some(Form::Array)),
         Some(b'{') => return Ok(Some(Form::Lines)),
         // No text begins so, and every frame of less than 16 MiB does.
         Some(0) => return Ok(Some(Form::Protobuf)),
         Some(_) => {}
     }
-    let end = text.iter().position(|&byte| matches!(byte, b':' | b'\n' | b'\r'));
+    // Neither the answer nor the message may depend on how much of the recording came with its beginning.
+    let begin = &text[..text.len().min(FIELD_BYTES)];
+    let end = begin.iter().position(|&byte| matches!(byte, b':' | b'\n' | b'\r'));
     if end.is_none() && !ended && text.len() < FIELD_BYTES {
         return Ok(None);
     }
-    if matches!(&text[..end.unwrap_or(text.len())], b"" | b"data" | b"event" | b"id" | b"retry") {
+    let field = &begin[..end.unwrap_or(begin.len())];
+    if matches!(field, b"" | b"data" | b"event" | b"id" | b"retry") {
         return Ok(Some(Form::Sse));
     }
-    let line = text.split(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
-    Err(CheckError::UnknownForm(String::from_utf8_lossy(line).chars().take(40).collect()))
+    Err(CheckError::UnknownForm(String::from_utf8_lossy(field).chars().take(40).collect()))
 }
 
 fn fits(bytes: usize) -> Result<(), CheckError> {
@@ -307,12 +312,24 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_no_stream() {
-        for recording in ["Dear reader,\nthis is prose.", "x", &"x".repeat(100)] {
-            let mut reader = Recording::new(None);
-            let mut out = Vec::new();
-            let error = reader.push(recording.as_bytes(), &mut out).and_then(|()| reader.finish(&mut out).map(|_| ()));
-            assert!(matches!(error, Err(CheckError::UnknownForm(_))), "{recording}");
+    fn prose_is_no_stream_whatever_came_of_it_at_once() {
+        let blank = " ".repeat(MAX_HEAD_BYTES + 1) + "{}";
+        let long = "\u{1f642}".repeat(50);
+        for recording in ["Dear reader,\nthis is prose.", "x", "a\u{e9}", "elta\"e\":1 and so on", &long, &blank] {
+            let refused = |size: usize| {
+                let mut reader = Recording::new(None);
+                let mut out = Vec::new();
+                let mut pieces = recording.as_bytes().chunks(size);
+                let read = pieces.try_for_each(|piece| reader.push(piece, &mut out));
+                match read.and_then(|()| reader.finish(&mut out).map(|_| ())) {
+                    Err(CheckError::UnknownForm(begin)) => begin,
+                    other => panic!("{other:?} of {recording:?}"),
+                }
+            };
+            let whole = refused(recording.len());
+            for size in [1, 7, 64, 65] {
+                assert_eq!(refused(size), whole, "in pieces of {size}");
+            }
         }
     }
 }
