@@ -9,6 +9,20 @@ use serde_json::{Map, Value};
 
 use crate::warning::{Warning, WarningRule};
 
+/// The names that reasoning had before 1.0, and those that it has.
+const THINKING: [(&str, &str); 5] = [
+    ("THINKING_START", "REASONING_START"),
+    ("THINKING_END", "REASONING_END"),
+    ("THINKING_TEXT_MESSAGE_START", "REASONING_MESSAGE_START"),
+    ("THINKING_TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT"),
+    ("THINKING_TEXT_MESSAGE_END", "REASONING_MESSAGE_END"),
+];
+
+/// The name, when it is one that reasoning had before 1.0.
+pub(crate) fn retired_type(name: &str) -> Option<&'static str> {
+    THINKING.iter().map(|(retired, _)| *retired).find(|retired| *retired == name)
+}
+
 /// Translates the events of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct RetiredShapes {
@@ -68,14 +82,7 @@ impl RetiredShapes {
     /// `THINKING_*` became `REASONING_*`, which carries ids. The ids are made from the run's, so that the same stream
     /// always yields the same ones.
     fn thinking(&mut self, name: &str, members: &mut Map<String, Value>, event: usize, warnings: &mut Vec<Warning>) {
-        let (retired, current) = match name {
-            "THINKING_START" => ("THINKING_START", "REASONING_START"),
-            "THINKING_END" => ("THINKING_END", "REASONING_END"),
-            "THINKING_TEXT_MESSAGE_START" => ("THINKING_TEXT_MESSAGE_START", "REASONING_MESSAGE_START"),
-            "THINKING_TEXT_MESSAGE_CONTENT" => ("THINKING_TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT"),
-            "THINKING_TEXT_MESSAGE_END" => ("THINKING_TEXT_MESSAGE_END", "REASONING_MESSAGE_END"),
-            _ => return,
-        };
+        let Some(&(retired, current)) = THINKING.iter().find(|(retired, _)| *retired == name) else { return };
         if self.mentioned.insert(retired) {
             let message = format!("{retired} is retired; it was translated to {current}.");
             warnings.push(retired_shape(message, event, "/type".to_owned()));

@@ -374,3 +374,23 @@ fn a_silence_before_the_connection_ends_is_one_too() {
         checker.finish().unwrap().findings.iter().map(|finding| finding.rule.to_string()).collect();
     assert_eq!(rules, ["truncated-stream", "long-silence"]);
 }
+
+/// basic/versioning, "Retired shapes": whoever looks for the earlier event finds it under the name that it came with.
+#[test]
+fn an_earlier_event_of_a_retired_type_is_told_by_that_type() {
+    let told = |lines: &[&str]| earlier(lines);
+    let (start, text) = (r#"{"type":"THINKING_START"}"#, r#"{"type":"THINKING_TEXT_MESSAGE_START"}"#);
+    let opened = |index: usize, what: &str| Some((index, what.to_owned()));
+    assert_eq!(told(&[start]), opened(1, "opened reasoning span 'r-thinking-1', as THINKING_START"));
+    assert_eq!(
+        told(&[start, text, r#"{"type":"THINKING_END"}"#]),
+        opened(2, "opened reasoning message 'r-thinking-2', as THINKING_TEXT_MESSAGE_START")
+    );
+    assert_eq!(
+        told(&[start, r#"{"type":"THINKING_END"}"#, r#"{"type":"REASONING_END","messageId":"r-thinking-1"}"#]),
+        opened(2, "closed reasoning span 'r-thinking-1', as THINKING_END")
+    );
+    // The event that is rejected may be of a retired type as well.
+    assert_eq!(told(&[FINISHED, start]), opened(1, "closed the run"));
+    assert_eq!(told(&[r#"{"type":"REASONING_START","messageId":"s"}"#]), opened(1, "opened reasoning span 's'"));
+}

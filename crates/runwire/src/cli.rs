@@ -254,7 +254,8 @@ pub struct CheckArgs {
     /// Of a HAR file, only the responses whose URL contains this
     #[arg(long, value_name = "PART")]
     pub only: Option<String>,
-    /// Keep no events, messages and state, so that a stream of any length takes constant memory
+    /// Keep no events, messages and state, so that a stream of any length takes constant memory; what only shows in
+    /// them, such as a patch that does not apply, is not found then
     #[arg(long)]
     pub no_reduce: bool,
     /// How to print what was found

@@ -149,6 +149,12 @@ impl Adviser {
         self.last_byte = at;
     }
 
+    /// The whole response came between those times after the request was sent. Nothing is known of silences within.
+    pub(crate) fn response_between(&mut self, first: Duration, last: Duration, next: Place) {
+        self.bytes_at(first, next);
+        self.last_byte = last;
+    }
+
     /// The connection ended, so long after the request was sent.
     pub(crate) fn ended_at(&mut self, at: Duration, next: Place) {
         let silence = at.saturating_sub(self.last_byte);

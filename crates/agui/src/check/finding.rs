@@ -139,6 +139,8 @@ pub(crate) struct Place {
     pub(crate) event: usize,
     pub(crate) offset: u64,
     pub(crate) length: u64,
+    /// The type that the event came as, when it is one that reasoning had before 1.0.
+    pub(crate) retired_type: Option<&'static str>,
 }
 
 /// An event where it stands, and as it was recorded when that is at hand.

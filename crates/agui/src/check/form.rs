@@ -10,6 +10,7 @@ mod sse;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::check::CheckError;
 use crate::check::finding::excerpt;
@@ -17,6 +18,7 @@ use crate::check::form::array::ArrayReader;
 use crate::check::form::frames::FrameReader;
 use crate::check::form::lines::LineReader;
 use crate::check::form::sse::SseReader;
+use crate::retired::retired_type;
 
 /// The most bytes that one event of a recording may have.
 const MAX_EVENT_BYTES: usize = 64 * 1024 * 1024;
@@ -98,6 +100,13 @@ impl Payload {
             Self::Json(json) => Some(excerpt(json)),
             Self::UnknownArm(_) | Self::Undecodable(_) => None,
         }
+    }
+
+    /// The name of the event's type, when that is one of those that reasoning had before 1.0.
+    pub(crate) fn retired_type(&self) -> Option<&'static str> {
+        let Self::Json(json) = self else { return None };
+        let event: Value = serde_json::from_slice(json).ok()?;
+        retired_type(event.get("type")?.as_str()?)
     }
 }
 

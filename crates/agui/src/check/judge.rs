@@ -13,13 +13,14 @@ use crate::check::form::{Form, Payload, Recorded, Recording};
 use crate::check::origins::Origins;
 use crate::check::report::{Report, ReportedError, ReportedOutcome, ReportedRun};
 use crate::consumer::{Consumer, ConsumerOptions, StreamEnd};
-use crate::decode::decode_event;
+use crate::decode::decode_value;
 use crate::ending::Truncation;
 use crate::event::Event;
 use crate::input::RunAgentInput;
 use crate::outgoing::AgentVersion;
 use crate::proto::ProtoEvent;
 use crate::reducer::Reducer;
+use crate::retired::RetiredShapes;
 use crate::violation::{Rule, Violation};
 use crate::warning::{Warning, WarningRule};
 
@@ -144,6 +145,17 @@ impl Checker {
         self.push(bytes)
     }
 
+    /// Takes the whole of a response, whose first byte came `first` after the request was sent and whose last byte came
+    /// `last` after it; from this it is seen whether it was held back. Silences within it stay unknown.
+    ///
+    /// # Errors
+    ///
+    /// As [`Checker::push`].
+    pub fn push_between(&mut self, bytes: &[u8], first: Duration, last: Duration) -> Result<(), CheckError> {
+        self.adviser.response_between(first, last, self.next_place());
+        self.push(bytes)
+    }
+
     /// The connection ended, so long after the request was sent: a silence may have come before it.
     pub fn ended_at(&mut self, since_request: Duration) {
         self.adviser.ended_at(since_request, self.next_place());
@@ -227,7 +239,8 @@ impl Checker {
     }
 
     fn take(&mut self, recorded: &Recorded) {
-        let place = Place { event: self.consumer.event_count(), offset: recorded.offset, length: recorded.length };
+        let Recorded { offset, length, .. } = *recorded;
+        let place = Place { event: self.consumer.event_count(), offset, length, retired_type: None };
         self.first.get_or_insert(place);
         self.last = Some(place);
         let seen = Seen { place, payload: Some(&recorded.payload) };
@@ -247,7 +260,7 @@ impl Checker {
             self.warn(warning, seen);
         }
         for event in delivered {
-            self.origins.event(&event, place);
+            self.origins.event(&event, Place { retired_type: retired_type(&event, &recorded.payload), ..place });
             self.adviser.event(&event, seen);
             self.delivered += 1;
             if let Some(reducer) = &mut self.reducer {
@@ -302,7 +315,7 @@ impl Checker {
             finding.expected = expected;
             return finding;
         }
-        let event = decode_event(json, seen.place.event).ok().and_then(|decoded| decoded.event);
+        let event = as_today(json).and_then(|event| decode_value(event, seen.place.event).ok()?.event);
         let mut finding = Finding::new(rule, seen, told, named(json));
         let earlier = event.and_then(|event| self.origins.contradicted(violation.rule, &event));
         finding.contradicts = earlier.map(|earlier| Earlier { what: message(&earlier.what), ..earlier });
@@ -311,8 +324,28 @@ impl Checker {
 
     /// The place of an event that has not come.
     fn next_place(&self) -> Place {
-        Place { event: self.consumer.event_count(), offset: self.recording.bytes(), length: 0 }
+        let (event, offset) = (self.consumer.event_count(), self.recording.bytes());
+        Place { event, offset, length: 0, retired_type: None }
     }
+}
+
+/// The type that an event came as, when it is one that reasoning had before 1.0. Deltas are not looked at: they are
+/// many, and nothing is opened or closed by them.
+fn retired_type(event: &Event, payload: &Payload) -> Option<&'static str> {
+    match event {
+        Event::ReasoningStart(_)
+        | Event::ReasoningEnd(_)
+        | Event::ReasoningMessageStart(_)
+        | Event::ReasoningMessageEnd(_) => payload.retired_type(),
+        _ => None,
+    }
+}
+
+/// An event in the shape that it has today, if it came in a retired one.
+fn as_today(json: &[u8]) -> Option<Value> {
+    let mut event = serde_json::from_slice(json).ok()?;
+    RetiredShapes::default().translate(&mut event, 0, &mut Vec::new());
+    Some(event)
 }
 
 /// What stands at a place in an event.

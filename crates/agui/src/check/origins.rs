@@ -291,7 +291,9 @@ fn subject(event: &Event) -> Option<(Kind, Option<&str>)> {
 /// Where the thing was closed, or if it is open, where it was opened.
 fn told(kind: Kind, id: &str, life: &Life) -> Earlier {
     let (place, verb) = life.closed.map_or((life.opened, "opened"), |closed| (closed, "closed"));
-    Earlier { event: place.event, offset: place.offset, what: format!("{verb} {} '{id}'", kind.noun()) }
+    // Whoever looks for the event has to know that it is not called what the rules call it.
+    let came = place.retired_type.map(|name| format!(", as {name}")).unwrap_or_default();
+    Earlier { event: place.event, offset: place.offset, what: format!("{verb} {} '{id}'{came}", kind.noun()) }
 }
 
 fn earlier(place: Place, what: impl Into<String>) -> Option<Earlier> {

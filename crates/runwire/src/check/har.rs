@@ -1,5 +1,7 @@
 //! HAR files: what a browser's network tab saves.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +20,7 @@ struct Har {
 
 #[derive(Deserialize)]
 struct Log {
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Readable<Entry>>,
 }
 
 /// A request and its response. Browsers and their extensions leave out, or null, what they do not have, and one entry of
@@ -29,6 +31,26 @@ struct Entry {
     request: Option<Request>,
     #[serde(default, deserialize_with = "if_readable")]
     response: Option<Response>,
+    #[serde(default, deserialize_with = "if_readable")]
+    timings: Option<Timings>,
+}
+
+/// How long the parts of a request took, in milliseconds; -1 where that is not known.
+#[derive(Deserialize)]
+struct Timings {
+    /// From the end of the request to the first byte of the response.
+    wait: f64,
+    /// From there to its last byte.
+    receive: f64,
+}
+
+impl Timings {
+    /// When the first and the last byte of the response came, counted from the end of the request.
+    fn arrival(&self) -> Option<(Duration, Duration)> {
+        let span = |milliseconds: f64| Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
+        let first = span(self.wait)?;
+        Some((first, first.checked_add(span(self.receive)?)?))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -75,6 +97,8 @@ fn if_readable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(member: D) -> Res
 /// Why a response is not judged.
 #[derive(Debug, thiserror::Error)]
 enum Unjudged {
+    #[error("it is no entry of a capture")]
+    NoEntry,
     #[error("the capture holds no response")]
     NoResponse,
     #[error("the capture does not say of what media type its response is")]
@@ -106,13 +130,17 @@ pub fn judge(name: &str, har: &[u8], options: &CheckOptions, only: Option<&str>)
     let mut skipped = false;
     let mut without_body = false;
     for (number, entry) in entries.into_iter().enumerate() {
-        let Entry { request, response } = entry.unwrap_or_default();
+        let mut entry = match entry {
+            Readable::Yes(entry) => Some(entry),
+            Readable::No(_) => None,
+        };
+        let request = entry.as_mut().and_then(|entry| entry.request.take());
         let Request { method, url } = request.unwrap_or_default();
         if only.is_some_and(|part| !url.as_deref().is_some_and(|url| url.contains(part))) {
             continue;
         }
         let source = called(method.as_deref(), url.as_deref(), number + 1);
-        match judge_response(response, options) {
+        match entry.ok_or(Unjudged::NoEntry).and_then(|entry| judge_entry(entry, options)) {
             Ok(Some(judgement)) => judged.push(Judged { judgement, source }),
             Ok(None) => {}
             Err(reason) => {
@@ -145,9 +173,9 @@ fn called(method: Option<&str>, url: Option<&str>, number: usize) -> String {
     format!("{method} {url} (request {number})")
 }
 
-/// Judges a response; `None` when it is no event stream.
-fn judge_response(response: Option<Response>, options: &CheckOptions) -> Result<Option<Judgement>, Unjudged> {
-    let Response { status, content } = response.ok_or(Unjudged::NoResponse)?;
+/// Judges the response of an entry; `None` when it is no event stream.
+fn judge_entry(entry: Entry, options: &CheckOptions) -> Result<Option<Judgement>, Unjudged> {
+    let Response { status, content } = entry.response.ok_or(Unjudged::NoResponse)?;
     let Content { mime_type, text, encoding } = content.ok_or(Unjudged::NoMediaType)?;
     let Some(form) = endpoint::form_of(&mime_type.ok_or(Unjudged::NoMediaType)?) else { return Ok(None) };
     if let Some(status) = status.filter(|status| !(200..300).contains(status)) {
@@ -159,7 +187,10 @@ fn judge_response(response: Option<Response>, options: &CheckOptions) -> Result<
         _ => text.into_bytes(),
     };
     let mut checker = Checker::new(CheckOptions { form: Some(form), ..options.clone() });
-    checker.push(&body)?;
+    match entry.timings.and_then(|timings| timings.arrival()) {
+        Some((first, last)) => checker.push_between(&body, first, last)?,
+        None => checker.push(&body)?,
+    }
     Ok(Some(checker.finish()?))
 }
 

@@ -48,9 +48,24 @@ fn url(source: &Path) -> anyhow::Result<Option<Url>> {
     let Some(text) = source.to_str() else { return Ok(None) };
     let schemes = ["http://", "https://"];
     let written = |scheme: &&str| text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
-    let Some(scheme) = schemes.into_iter().find(written) else { return Ok(None) };
+    let Some(scheme) = schemes.into_iter().find(written) else {
+        if let Some(other) = scheme_of(text).filter(|_| !source.exists()) {
+            bail!(
+                "{other}:// is a scheme that cannot be checked: an agent is run by its http:// or https:// URL, and a file \
+                 is named by its path alone"
+            );
+        }
+        return Ok(None);
+    };
     // It is not repeated, since it may hold a secret and cannot be taken apart.
     Url::parse(text).map(Some).with_context(|| format!("the source that begins with {scheme} is no URL"))
+}
+
+/// The scheme of a text that is written like a URL.
+fn scheme_of(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    (scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(letters)).then_some(scheme)
 }
 
 /// A run input that was given in a file.

@@ -54,7 +54,11 @@ fn print_stream(stream: &Judged, kept: bool, out: &mut impl io::Write) -> io::Re
     if kept {
         writeln!(out, "delivered {delivered} events, {} messages", report.messages.len())?;
     } else {
-        writeln!(out, "delivered {delivered} events; messages and state were not built")?;
+        writeln!(
+            out,
+            "delivered {delivered} events; messages and state were not built (--no-reduce), so patches and targets that do \
+             not fit them were not looked for"
+        )?;
     }
     match (&report.outcome, &report.error) {
         (ReportedOutcome::Completed, _) => writeln!(out, "conforms to AG-UI 1.0"),

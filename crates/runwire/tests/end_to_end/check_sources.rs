@@ -121,7 +121,7 @@ async fn an_odd_entry_of_a_capture_is_named_and_skipped_and_the_rest_is_judged()
     entries[5]["response"]["status"] = 500.into();
     entries[6]["request"]["url"] = "secret".into();
     entries[6]["response"]["content"]["text"] = 7.into();
-    entries.push(Value::Null);
+    entries.extend([Value::Null, json!("secret"), json!(7)]);
     std::fs::write(folder.path().join("network.har"), capture.to_string()).unwrap();
     let done = run(folder.path(), &["check", "network.har", "--format", "json"]).await.exits(0);
     let sources: Vec<Value> = done.json_lines().iter().map(|report| report["source"].clone()).collect();
@@ -134,11 +134,66 @@ async fn an_odd_entry_of_a_capture_is_named_and_skipped_and_the_rest_is_judged()
         "odd4 (request 5) is skipped: the body is said to be base64",
         "odd5 (request 6) is skipped: it was refused with status 500",
         "POST without a URL (request 7) is skipped: the capture does not hold the body",
-        "(request 9) is skipped",
+        "a request without a URL (request 9) is skipped: it is no entry of a capture",
+        "(request 10) is skipped: it is no entry of a capture",
+        "(request 11) is skipped: it is no entry of a capture",
     ] {
         assert!(done.stderr.contains(words), "{words} is not in\n{}", done.stderr);
     }
     assert!(!done.stderr.contains("secret"), "{}", done.stderr);
+}
+
+/// HAR 1.2, `timings`: the one thing that a capture says of when bytes came.
+#[tokio::test]
+async fn a_captured_response_that_was_held_back_is_advised_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let [started, finished] = events();
+    let step = |name: &str| json!({ "type": name, "stepName": "s" });
+    let stream = sse(&[
+        started,
+        step("STEP_STARTED"),
+        step("STEP_FINISHED"),
+        step("STEP_STARTED"),
+        step("STEP_FINISHED"),
+        finished,
+    ]);
+    let advice = async |timings: Value| {
+        let mut capture: Value =
+            serde_json::from_str(&har(&[("https://a.example/", "text/event-stream", Some(&stream), None)])).unwrap();
+        capture["log"]["entries"][0]["timings"] = timings;
+        std::fs::write(folder.path().join("network.har"), capture.to_string()).unwrap();
+        let report =
+            run(folder.path(), &["check", "network.har", "--format", "json"]).await.exits(0).json_lines().remove(0);
+        report["findings"].as_array().unwrap().iter().map(|finding| finding["rule"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(advice(json!({ "send": 0.1, "wait": 4200.5, "receive": 1.25 })).await, ["one-burst"]);
+    assert_eq!(advice(json!({ "wait": 35_000, "receive": 10 })).await, ["one-burst", "long-silence"]);
+    // What comes over ten minutes need not be silent at any time.
+    for unsuspicious in [
+        json!({ "wait": 12, "receive": 600_000 }),
+        json!({ "wait": 4200, "receive": 900 }),
+        json!({ "wait": -1, "receive": -1 }),
+        json!({ "wait": 1e300, "receive": 0 }),
+        json!({ "wait": "4200" }),
+        json!(null),
+    ] {
+        assert_eq!(advice(unsuspicious.clone()).await, [] as [&str; 0], "{unsuspicious}");
+    }
+}
+
+#[tokio::test]
+async fn a_url_of_another_scheme_is_refused_with_those_that_work() {
+    let folder = tempfile::tempdir().unwrap();
+    for source in ["ftp://a.example/run.sse", "file:///tmp/run.sse", "WS+x://a.example"] {
+        let done = run(folder.path(), &["check", source]).await;
+        done.could_not(&[
+            &format!("{}://", source.split_once(':').unwrap().0),
+            "http:// or https:// URL",
+            "path alone",
+        ]);
+    }
+    // A name with such characters is a name.
+    run(folder.path(), &["check", "a b://c"]).await.could_not(&["cannot be read"]);
 }
 
 #[tokio::test]
