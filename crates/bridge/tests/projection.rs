@@ -410,6 +410,24 @@ fn a_client_before_1_0_hears_only_the_failure_that_came_after_a_cancelled_ending
     assert_eq!(types(&all), ["RUN_STARTED", "RUN_ERROR"]);
 }
 
+#[test]
+fn a_client_before_1_0_is_not_told_of_pending_tool_calls_before_a_failure_either() {
+    let mut relay = Relay::new("run_1");
+    let pending = json!({"type": "success", "pendingToolCallIds": ["c1"]});
+    let stream = [
+        json!({"type": "RUN_STARTED", "threadId": THREAD, "runId": "exchange-1"}),
+        json!({"type": "TOOL_CALL_START", "toolCallId": "c1", "toolCallName": "confirm"}),
+        json!({"type": "TOOL_CALL_END", "toolCallId": "c1"}),
+        json!({"type": "RUN_FINISHED", "threadId": THREAD, "runId": "exchange-1", "outcome": pending}),
+        json!({"type": "RUN_ERROR", "message": "flushing failed"}),
+    ];
+    relay.exchange(&input("exchange-1"), &events(stream.to_vec()), &[]);
+    let (each, _) = relay.log.project_each(Peer::PreV1);
+    let all: Vec<Value> = each.iter().flatten().map(Event::to_value).collect();
+    assert_eq!(of_type(&all, "RUN_FINISHED")[0]["outcome"], json!({"type": "success"}));
+    assert_eq!(of_type(&relay.log.project_json(), "RUN_FINISHED")[0]["outcome"], pending);
+}
+
 // Suspension.
 
 #[test]
