@@ -1,14 +1,13 @@
-// Runs many AG-UI streams through `HttpAgent` of a released `@ag-ui/client`, in this process and without a socket, and prints
-// what an application built on it would have got of each.
+// Runs many AG-UI streams through `HttpAgent` of a released `@ag-ui/client`, in this process and without a socket, and
+// prints what an application built on it would have got of each.
 
 import { readFileSync } from "node:fs";
 import { readFlags, refuse, report } from "./command-line.mjs";
 
 const PACKAGES = { "1.0.0": "@ag-ui/client", "0.0.59": "agui-client-0-0-59" };
 
-const flags = readFlags({ streams: { type: "string" }, client: { type: "string" } }, ["streams"]);
-const packageName = PACKAGES[flags.client ?? "1.0.0"];
-if (packageName === undefined) {
+const flags = readFlags({ streams: { type: "string" }, client: { type: "string", default: "1.0.0" } }, ["streams"]);
+if (PACKAGES[flags.client] === undefined) {
   refuse(`--client ${flags.client} is not one of ${Object.keys(PACKAGES).join(", ")}`);
 }
 
@@ -21,14 +20,17 @@ for (const kind of ["uncaughtException", "unhandledRejection"]) {
   process.on(kind, (error) => unhandled.push(String(error?.message ?? error)));
 }
 
-const { HttpAgent } = await import(packageName);
+const { HttpAgent } = await import(PACKAGES[flags.client]);
 
-/** One line: `{input, events}`. */
-async function run({ input, events }) {
+/** One line: `{input, events}`, or `{input, frames}` with the frames of the binary form in hexadecimal. */
+async function run({ input, events, frames }) {
   unhandled = [];
   // One event a turn of the event loop: a rejection in the same chunk as earlier events loses those that the client has
   // read and not yet applied.
-  const waiting = events.map((event) => new TextEncoder().encode(`data: ${JSON.stringify(event)}\n\n`));
+  const waiting =
+    frames?.map((frame) => new Uint8Array(Buffer.from(frame, "hex"))) ??
+    events.map((event) => new TextEncoder().encode(`data: ${JSON.stringify(event)}\n\n`));
+  const contentType = frames === undefined ? "text/event-stream" : "application/vnd.ag-ui.event+proto";
   const body = new ReadableStream({
     async pull(controller) {
       await new Promise(setImmediate);
@@ -42,7 +44,7 @@ async function run({ input, events }) {
     threadId: input.threadId,
     initialState: input.state,
     initialMessages: input.messages,
-    fetch: async () => new Response(body, { headers: { "content-type": "text/event-stream" } }),
+    fetch: async () => new Response(body, { headers: { "content-type": contentType } }),
   });
   const types = [];
   let error = null;

@@ -5,13 +5,18 @@
 //! to people. A difference that is not listed fails the test, and so does a row that no stream shows any more.
 
 mod mutation;
+mod older;
+mod protobuf;
 #[path = "../../../agui/tests/walk/mod.rs"]
 pub mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use runwire_agui::{Consumer, ConsumerOptions, Reducer, RunAgentInput, StreamEnd, Warning, WarningRule};
+use runwire_agui::{
+    Consumer, ConsumerOptions, Event, Reducer, Rejected, RunAgentInput, StreamEnd, Warning, WarningRule,
+};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::real_part::{self, script};
@@ -114,16 +119,25 @@ struct Made {
 
 /// By the consumer pipeline and the reducer of this project.
 fn ours(events: &[Value]) -> Made {
+    ours_of(events, |consumer, event| consumer.push_json(event.to_string().as_bytes()))
+}
+
+/// The same of events that `push` takes one by one.
+fn ours_of<T>(events: &[T], push: impl Fn(&mut Consumer, &T) -> Result<Vec<Event>, Rejected>) -> Made
+where
+    T: Serialize,
+{
     let (input, _) = RunAgentInput::decode_value(walk::input()).unwrap();
     let mut reducer = Reducer::from_input(&input);
     let mut consumer = Consumer::new(ConsumerOptions { input: Some(input) });
     let (mut types, mut warnings, mut crossed) = (Vec::new(), Vec::new(), false);
     for (index, event) in events.iter().enumerate() {
-        let (delivered, rejected) = match consumer.push_json(event.to_string().as_bytes()) {
+        let (delivered, rejected) = match push(&mut consumer, event) {
             Ok(delivered) => (delivered, false),
             Err(rejected) => (rejected.delivered, true),
         };
-        crossed |= delivered.first().is_some_and(|end| crosses(event, &end.to_value()));
+        let sent = serde_json::to_value(event).unwrap();
+        crossed |= delivered.first().is_some_and(|end| crosses(&sent, &end.to_value()));
         for event in &delivered {
             types.push(event.event_type().as_str().to_owned());
             warnings.extend(reducer.apply(event, index));
@@ -278,13 +292,16 @@ fn stream(seed: u64) -> (Option<String>, Vec<Value>) {
     (Some(format!("{mutation} at {place}")), events)
 }
 
-async fn released_client(streams: &[(u64, Option<String>, Vec<Value>)]) -> Vec<Value> {
+/// What a released client makes of streams, each as `verdicts.mjs` wants it.
+async fn judged_by(client: &str, streams: &[Value]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("streams.ndjson");
-    let lines = streams.iter().map(|(.., events)| format!("{}\n", json!({"input": walk::input(), "events": events})));
-    std::fs::write(&file, lines.collect::<String>()).unwrap();
-    let document = script("verdicts.mjs", &["--streams", file.to_str().unwrap(), "--timeout", "55"]).await;
-    document["verdicts"].as_array().unwrap().clone()
+    std::fs::write(&file, streams.iter().map(|stream| format!("{stream}\n")).collect::<String>()).unwrap();
+    let file = file.to_str().unwrap();
+    let document = script("verdicts.mjs", &["--client", client, "--streams", file, "--timeout", "55"]).await;
+    let verdicts = document["verdicts"].as_array().unwrap().clone();
+    assert_eq!(verdicts.len(), streams.len());
+    verdicts
 }
 
 fn seeds() -> Range<u64> {
@@ -309,10 +326,11 @@ async fn the_released_client_and_this_consumer_differ_only_where_the_specificati
     for (row, events) in DIFFERENCES.iter().zip(composed()) {
         streams.push((u64::MAX, Some(format!("composed for {}", row.difference)), events));
     }
-    let (first, second) = streams.split_at(streams.len() / 2);
-    let (mut verdicts, rest) = tokio::join!(released_client(first), released_client(second));
+    let lines: Vec<Value> =
+        streams.iter().map(|(.., events)| json!({"input": walk::input(), "events": events})).collect();
+    let (first, second) = lines.split_at(lines.len() / 2);
+    let (mut verdicts, rest) = tokio::join!(judged_by("1.0.0", first), judged_by("1.0.0", second));
     verdicts.extend(rest);
-    assert_eq!(verdicts.len(), streams.len());
 
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let (mut accepted, mut rejected) = (0, 0);
