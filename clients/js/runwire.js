@@ -28,6 +28,9 @@ const FIRST_ANSWER_MS = 30_000;
 /** Most bytes of a refusal's body that are read. */
 const REFUSAL_BYTES = 64 * 1024;
 
+/** Pages that come back online at the same instant return within this time. */
+const ONLINE_SPREAD_MS = 250;
+
 const LONGEST_WAIT_MS = 24 * 60 * 60 * 1000;
 
 /** The longest that timers can count. */
@@ -103,10 +106,6 @@ class Retries {
     this.#maxElapsedMs = maxElapsedMs;
   }
 
-  get firstMs() {
-    return this.#firstMs;
-  }
-
   get spentMs() {
     return this.#spentMs;
   }
@@ -162,7 +161,7 @@ function within(ms, signal, promise) {
  * Waits before the next connection. A browser that comes back online ends the wait, though never before `floor`, which the
  * server asked for, and not for all pages at the same instant.
  */
-function pause({ wait, floor }, spreadMs, signal) {
+function pause({ wait, floor }, signal) {
   return new Promise((resolve, reject) => {
     const began = now();
     const settle = (how) => () => {
@@ -176,7 +175,7 @@ function pause({ wait, floor }, spreadMs, signal) {
     const online = () => {
       const waited = now() - began;
       clearTimeout(timer);
-      timer = setTimeout(over, Math.min(wait - waited, Math.max(floor - waited, Math.random() * spreadMs)));
+      timer = setTimeout(over, Math.min(wait - waited, Math.max(floor - waited, Math.random() * ONLINE_SPREAD_MS)));
     };
     let timer = setTimeout(over, wait);
     signal.addEventListener("abort", leave);
@@ -253,7 +252,7 @@ async function* reconnecting(reading, retries, tell, signal) {
       throw new FollowError("GAVE_UP", message, { cursor: reading.cursor, cause: cut.cause });
     }
     tell({ state: "resuming", cursor: reading.cursor, reason: cut.message, retryInMs: next.wait });
-    await pause(next, retries.firstMs, signal);
+    await pause(next, signal);
   }
   tell({ state: "ended", cursor: reading.cursor });
 }
@@ -962,7 +961,7 @@ async function firstAnswer(request, { idleMs, retries, tell, signal }) {
     unlink();
     link.abort();
     tell({ state: "resuming", cursor: undefined, reason: cut.message, retryInMs: next.wait });
-    await pause(next, retries.firstMs, signal);
+    await pause(next, signal);
   }
 }
 

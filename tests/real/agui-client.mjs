@@ -2,7 +2,9 @@
 
 import { randomUUID } from "node:crypto";
 import { format } from "node:util";
+import { resumableFetch } from "../../clients/js/runwire.js";
 import { headers, json, readFlags, refuse, report } from "./command-line.mjs";
+import { startCuttingProxy } from "./cutting-proxy.mjs";
 
 const PACKAGES = { "1.0.0": "@ag-ui/client", "0.0.59": "agui-client-0-0-59" };
 
@@ -17,6 +19,8 @@ const flags = readFlags(
     state: { type: "string" },
     resume: { type: "string" },
     accept: { type: "string" },
+    resumable: { type: "boolean" },
+    "cut-in-event": { type: "string", multiple: true, default: [] },
     header: { type: "string", multiple: true },
   },
   ["url", "client"],
@@ -50,15 +54,21 @@ const { HttpAgent } = await import(packageName);
 // The message's id follows from the run's, so that the same command line sends the same input twice.
 const messageId = flags["message-id"] ?? `${flags.run ?? randomUUID()}-user`;
 let contentType = null;
+const url = new URL(flags.url);
+// It breaks the connections at once: a client that has not yet read what came before is what a lost network leaves.
+const proxy = await startCuttingProxy(new URL(url.origin), flags["cut-in-event"], () => Promise.resolve());
+// The client asks for Server-Sent Events alone, but reads whichever binding it is answered in.
+async function noting(url, init) {
+  if (flags.accept !== undefined) init.headers = { ...init.headers, Accept: flags.accept };
+  const response = await fetch(url, init);
+  contentType = response.headers.get("content-type");
+  return response;
+}
+const states = [];
+const onStatus = ({ state }) => states.push(state);
 const agent = new HttpAgent({
-  url: flags.url,
-  // The client asks for Server-Sent Events alone, but reads whichever binding it is answered in.
-  async fetch(url, init) {
-    const accept = flags.accept === undefined ? {} : { Accept: flags.accept };
-    const response = await fetch(url, { ...init, headers: { ...init.headers, ...accept } });
-    contentType = response.headers.get("content-type");
-    return response;
-  },
+  url: flags["cut-in-event"].length > 0 ? proxy.url + url.pathname : flags.url,
+  fetch: flags.resumable ? resumableFetch({ fetch: noting, onStatus }) : noting,
   headers: headers(flags.header),
   threadId: flags.thread,
   initialState: json("state", flags.state),
@@ -98,6 +108,8 @@ function finish(outcome, { error = null, result = null, timedOut = false } = {})
       pendingInterrupts: agent.pendingInterrupts ?? [],
       warnings,
       unhandled,
+      states,
+      cuts: proxy.cuts,
       timedOut,
     },
     timedOut ? `the run had not ended after ${flags.timeoutMs / 1000} s` : undefined,

@@ -161,6 +161,31 @@ test("silence is a cut, in reading as in connecting; a comment is no silence", a
   assert.match(seen.told[2].reason, /nothing came from the server for 0.15 s/);
 });
 
+test("a browser that comes back online does not wait any longer, except as long as the server asked for", async (t) => {
+  const window = new EventTarget();
+  globalThis.addEventListener = window.addEventListener.bind(window);
+  globalThis.removeEventListener = window.removeEventListener.bind(window);
+  t.after(() => {
+    delete globalThis.addEventListener;
+    delete globalThis.removeEventListener;
+  });
+  const server = await serve(t, whole(frames(1, 1)), refusing(503, {}, { "Retry-After": "1" }), whole(end(2)));
+  const waits = [];
+  const onStatus = ({ state, retryInMs }) => {
+    if (state !== "resuming") return;
+    waits.push([retryInMs, performance.now()]);
+    setTimeout(() => window.dispatchEvent(new Event("online")), 20);
+  };
+  const hours = { firstMs: 1e12, capMs: 1e12, maxElapsedMs: Infinity };
+  const seen = await followed(server, { onStatus, backoff: hours });
+  assert.deepEqual(seen.bodies, log(1, 2));
+  assert.ok(
+    waits.every(([wait]) => wait > 60_000),
+    "without the event the test would not end",
+  );
+  assert.ok(performance.now() - waits[1][1] >= 990, "the server asked for a second");
+});
+
 test("a gap is never skipped: it is asked for again, and given up when it is there again (G2, G7)", async (t) => {
   const gap = whole(frames(1, 2) + frames(4, 5));
   const healed = await followed(await serve(t, gap, whole(frames(3, 5) + end(6))));

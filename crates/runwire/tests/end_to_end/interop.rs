@@ -3,7 +3,7 @@
 //! client is told instead.
 
 mod scenes;
-mod upstream;
+pub mod upstream;
 
 use std::collections::BTreeSet;
 

@@ -12,6 +12,7 @@ mod check_sources;
 mod cli;
 mod crash;
 mod interop;
+mod js_client;
 mod outgoing;
 mod program;
 mod real_agent;
