@@ -218,7 +218,7 @@ export type Frame =
 /** What `followRun` and `resumableFetch` have in common. */
 interface Following {
   /** Used in place of the environment's `fetch`. */
-  fetch?: (input: string | URL, init?: RequestInit) => Promise<Response>;
+  fetch?: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
   backoff?: Backoff;
   /**
    * Longest silence, in milliseconds, before a connection counts as dead; in connecting as in reading. Default 45 000. The

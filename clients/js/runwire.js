@@ -566,7 +566,7 @@ class FrameSocket {
     while (this.#queue.length === 0) {
       if (this.#end !== undefined) throw this.#end;
       await new Promise((wake) => {
-        this.#wake = wake;
+        this.#wake = () => wake(undefined);
       });
     }
     const messages = this.#queue;
@@ -704,7 +704,7 @@ class FrameReading {
   }
 
   #frame(body) {
-    const bad = (problem, code = "BAD_FRAME", cause = undefined) => {
+    const bad = (problem, code = "BAD_FRAME", /** @type {unknown} */ cause = undefined) => {
       const message = `what came after frame ${this.cursor} is no frame of protocol version ${PROTOCOL}: ${problem}`;
       return new FollowError(code, message, { cursor: this.cursor, cause });
     };
@@ -784,6 +784,7 @@ class RunFollower {
     return this.#reading.cursor;
   }
 
+  /** @returns {Promise<IteratorResult<import("./runwire.d.ts").Frame, any>>} */
   async next() {
     try {
       return await this.#frames.next();
@@ -793,10 +794,11 @@ class RunFollower {
     }
   }
 
-  async return(value) {
+  /** @returns {Promise<IteratorReturnResult<undefined>>} */
+  async return() {
     this.#leaving.abort(LEFT);
     await this.#frames.return();
-    return { done: true, value };
+    return { done: true, value: undefined };
   }
 
   [Symbol.asyncIterator]() {
@@ -804,6 +806,11 @@ class RunFollower {
   }
 }
 
+/**
+ * Follows a run over frame protocol v2. Options, errors and what cancels it: runwire.d.ts.
+ *
+ * @type {typeof import("./runwire.d.ts").followRun}
+ */
 export function followRun(options) {
   return new RunFollower(options);
 }
@@ -812,7 +819,7 @@ export function followRun(options) {
 
 /** The ids of the exchange that a request asks for, or `undefined` when it is none that may be repeated. */
 function exchangeOf(input, init) {
-  if (typeof init?.body !== "string" || !/^post$/i.test(init.method ?? "")) return undefined;
+  if (typeof init.body !== "string" || !/^post$/i.test(init.method ?? "")) return undefined;
   if (typeof input !== "string" && !(input instanceof URL)) return undefined;
   try {
     const { threadId, runId } = JSON.parse(init.body);
@@ -998,6 +1005,11 @@ function bodyOf(reading, { retries, tell, leaving, release }) {
   );
 }
 
+/**
+ * Makes a `fetch` whose answers go on over any number of connections. Options, errors and what passes through: runwire.d.ts.
+ *
+ * @type {typeof import("./runwire.d.ts").resumableFetch}
+ */
 export function resumableFetch(options = {}) {
   const {
     fetch = globalThis.fetch.bind(globalThis),
@@ -1008,7 +1020,7 @@ export function resumableFetch(options = {}) {
   } = options;
   void new Retries(backoff);
 
-  return async function (input, init) {
+  return async function (input, init = {}) {
     const exchange = exchangeOf(input, init);
     if (exchange === undefined) return fetch(input, init);
     // What is wrong with the request itself is told at once, and not taken for a lost connection.

@@ -4,11 +4,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FollowError, resumableFetch } from "../runwire.js";
-import { broken, open, refusing, serve, silent, sse, whole } from "./scripted-server.mjs";
+import { asked, broken, open, refusing, serve, silent, sse, whole } from "./scripted-server.mjs";
 
 const RUNWIRE = { "Runwire-Run-Id": "run_1" };
 const INPUT = JSON.stringify({ threadId: "t", runId: "r", messages: [] });
-const quick = { firstMs: 1, capMs: 5, maxElapsedMs: 400 };
+const quick = { firstMs: 1, capMs: 5, maxElapsedMs: 30_000 };
+const brief = { ...quick, maxElapsedMs: 200 };
 
 const started = sse("1.0", '{"type":"RUN_STARTED","threadId":"t","runId":"r"}');
 const text = (id) => sse(id, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"${id} 🧑‍🚀"}`);
@@ -16,7 +17,7 @@ const finished = sse("9.0", '{"type":"RUN_FINISHED","threadId":"t","runId":"r"}'
 const failed = sse("9.1", '{"type":"RUN_ERROR","message":"late"}');
 
 /** Asks as an AG-UI client does, and reads the answer as far as it comes. */
-async function asked(server, options = {}, init = {}) {
+async function asks(server, options = {}, init = {}) {
   const seen = { told: [], text: "", error: undefined, response: undefined };
   const onStatus = (status) => seen.told.push(status);
   const ask = resumableFetch({ backoff: quick, onStatus, ...options });
@@ -41,7 +42,7 @@ test("a body that breaks goes on at the next event: the same bytes as uncut, and
     whole(`retry: 1\n\n${text("2.1")}: \n\n${text("3.0")}`, RUNWIRE),
     whole(`retry: 1\n\n${finished}`, RUNWIRE),
   );
-  const seen = await asked(server);
+  const seen = await asks(server);
   assert.equal(seen.error, undefined);
   assert.equal(seen.text, `retry: 1\n\n${started}${text("2.0")}${text("2.1")}: \n\n${text("3.0")}${finished}`);
   assert.deepEqual(lastEventIds(server), [undefined, "2.0", "3.0"]);
@@ -55,7 +56,7 @@ test("a body that breaks goes on at the next event: the same bytes as uncut, and
 
 test("the answer is the first one's: status, headers, address", async (t) => {
   const server = await serve(t, whole(started + finished, RUNWIRE));
-  const { response } = await asked(server);
+  const { response } = await asks(server);
   assert.deepEqual([response.status, response.ok, response.url], [200, true, `${server.url}/`]);
   assert.equal(response.headers.get("runwire-run-id"), "run_1");
   assert.equal(response.headers.get("content-type"), "text/event-stream");
@@ -63,14 +64,14 @@ test("the answer is the first one's: status, headers, address", async (t) => {
 
 test("a body that is cut before its first event begins again, where the answer says that it is Runwire's", async (t) => {
   const server = await serve(t, broken("retr", RUNWIRE), whole(`retry: 1\n\n${started}${finished}`, RUNWIRE));
-  const seen = await asked(server);
+  const seen = await asks(server);
   assert.equal(seen.text, `retry: 1\n\n${started}${finished}`);
   assert.deepEqual(lastEventIds(server), [undefined, undefined]);
 });
 
 test("truncation never looks like an ending: without one the body fails when the tries are used up", async (t) => {
   const server = await serve(t, whole(started, RUNWIRE), whole("retry: 1\n\n", RUNWIRE));
-  const seen = await asked(server);
+  const seen = await asks(server, { backoff: brief });
   assert.ok(seen.error instanceof FollowError);
   assert.deepEqual([seen.error.code, seen.error.cursor, seen.text], ["GAVE_UP", "1.0", `${started}retry: 1\n\n`]);
   assert.ok(!states(seen).includes("ended"));
@@ -78,9 +79,9 @@ test("truncation never looks like an ending: without one the body fails when the
 
 test("a connection that breaks behind RUN_FINISHED may have lost a RUN_ERROR, so it is asked for", async (t) => {
   const late = await serve(t, broken(started + finished, RUNWIRE), whole(failed, RUNWIRE));
-  assert.equal((await asked(late)).text, started + finished + failed);
+  assert.equal((await asks(late)).text, started + finished + failed);
   const none = await serve(t, broken(started + finished, RUNWIRE), whole("", RUNWIRE));
-  const seen = await asked(none);
+  const seen = await asks(none);
   assert.deepEqual([seen.text, seen.error], [started + finished, undefined]);
   assert.deepEqual(lastEventIds(none), [undefined, "9.0"]);
 });
@@ -88,7 +89,7 @@ test("a connection that breaks behind RUN_FINISHED may have lost a RUN_ERROR, so
 test("the ending of an earlier run on the stream is not the end", async (t) => {
   const earlier = sse("0.1", '{"type":"RUN_FINISHED","threadId":"t","runId":"before"}');
   const server = await serve(t, whole(earlier + started, RUNWIRE), whole(finished, RUNWIRE));
-  assert.equal((await asked(server)).text, earlier + started + finished);
+  assert.equal((await asks(server)).text, earlier + started + finished);
 });
 
 test("events that are known already are not given out again", async (t) => {
@@ -97,12 +98,34 @@ test("events that are known already are not given out again", async (t) => {
     whole(started + text("2.0"), RUNWIRE),
     whole(started + text("2.0") + finished, RUNWIRE),
   );
-  assert.equal((await asked(server)).text, started + text("2.0") + finished);
+  assert.equal((await asks(server)).text, started + text("2.0") + finished);
+});
+
+test("an event is whole behind its blank line, whatever the line ends, and however its bytes come", async (t) => {
+  for (const lineEnd of ["\n", "\r", "\r\n"]) {
+    const [before, after] = [`retry: 1\n\n${started}${text("2.0")}`, text("2.1") + finished].map((events) =>
+      events.replaceAll("\n", lineEnd),
+    );
+    const inBytes = async (_request, response) => {
+      open(response, "", RUNWIRE);
+      for (const byte of Buffer.from(after)) {
+        response.write(Buffer.from([byte]));
+        await new Promise(setImmediate);
+      }
+      response.end();
+    };
+    const server = await serve(t, broken(before + after.slice(0, 30), RUNWIRE), inBytes);
+    const seen = await asks(server);
+    assert.equal(seen.error, undefined, JSON.stringify(lineEnd));
+    // Of CRLF the CR ends the last line already, and nothing is waited for behind it.
+    assert.equal(seen.text.trimEnd(), (before + after).trimEnd(), JSON.stringify(lineEnd));
+    assert.deepEqual(lastEventIds(server), [undefined, "2.0"]);
+  }
 });
 
 test("an event without an id of its own is an error, because nothing could be resumed behind it", async (t) => {
   for (const odd of ['data: {"type":"CUSTOM"}\n\n', sse("7", '{"type":"CUSTOM"}'), started]) {
-    const seen = await asked(await serve(t, whole(started + odd + finished, RUNWIRE)));
+    const seen = await asks(await serve(t, whole(started + odd + finished, RUNWIRE)));
     assert.deepEqual([seen.error?.code, seen.text], ["BAD_EVENT", started], odd);
   }
 });
@@ -120,7 +143,7 @@ for (const [status, code] of [
       broken(started, RUNWIRE),
       refusing(status, { detail: "so it is", head: 3, oldest: 2 }),
     );
-    const { error, text: read } = await asked(server);
+    const { error, text: read } = await asks(server);
     assert.deepEqual([error.code, error.status, error.head, error.oldest, read], [code, status, 3, 2, started]);
     assert.equal(server.requests.length, 2);
   });
@@ -128,9 +151,9 @@ for (const [status, code] of [
 
 test("a re-attach that gets no event stream, or 204 without an ending, fails the body", async (t) => {
   const page = await serve(t, broken(started, RUNWIRE), whole("<html>", { "Content-Type": "text/html" }));
-  assert.equal((await asked(page)).error.code, "NOT_AN_EVENT_STREAM");
+  assert.equal((await asks(page)).error.code, "NOT_AN_EVENT_STREAM");
   const nothing = await serve(t, broken(started, RUNWIRE), refusing(204));
-  assert.equal((await asked(nothing)).error.code, "ENDED_UNREAD");
+  assert.equal((await asks(nothing)).error.code, "ENDED_UNREAD");
 });
 
 test("silence is a cut, and Retry-After the least wait", async (t) => {
@@ -140,7 +163,7 @@ test("silence is a cut, and Retry-After the least wait", async (t) => {
     refusing(503, {}, { "Retry-After": "1" }),
     whole(finished, RUNWIRE),
   );
-  const seen = await asked(server, { idleMs: 100, backoff: { ...quick, maxElapsedMs: 5000 } });
+  const seen = await asks(server, { idleMs: 600 });
   assert.equal(seen.text, started + finished);
   assert.deepEqual(states(seen), ["live", "resuming", "resuming", "live", "ended"]);
   assert.match(seen.told[1].reason, /nothing came/);
@@ -151,13 +174,13 @@ test("silence is a cut, and Retry-After the least wait", async (t) => {
 test("a request without an answer is repeated, and told as fetch tells it when that does not help", async (t) => {
   const unanswered = (request) => request.socket.destroy();
   const server = await serve(t, unanswered, refusing(503), whole(started + finished, RUNWIRE));
-  const seen = await asked(server);
+  const seen = await asks(server);
   assert.equal(seen.text, started + finished);
   assert.deepEqual(states(seen), ["resuming", "resuming", "live", "ended"]);
   assert.deepEqual(lastEventIds(server), [undefined, undefined, undefined]);
 
-  assert.ok((await asked({ url: "http://127.0.0.1:1" })).error instanceof TypeError);
-  const busy = await asked(await serve(t, refusing(503, { detail: "later" })));
+  assert.ok((await asks({ url: "http://127.0.0.1:1" }, { backoff: brief })).error instanceof TypeError);
+  const busy = await asks(await serve(t, refusing(503, { detail: "later" })), { backoff: brief });
   assert.equal(busy.response.status, 503);
   assert.match(busy.text, /later/);
 });
@@ -165,7 +188,7 @@ test("a request without an answer is repeated, and told as fetch tells it when t
 test("a refusal of the request itself is handed on as it is, at once", async (t) => {
   for (const status of [400, 401, 404, 409, 422]) {
     const server = await serve(t, refusing(status, { detail: "no" }));
-    const { response, text: read } = await asked(server);
+    const { response, text: read } = await asks(server);
     assert.deepEqual([response.status, server.requests.length], [status, 1]);
     assert.match(read, /"detail":"no"/);
   }
@@ -173,14 +196,14 @@ test("a refusal of the request itself is handed on as it is, at once", async (t)
 
 test("what is no Runwire exchange passes through, and is never asked twice", async (t) => {
   const plain = await serve(t, whole('data: {"type":"RUN_STARTED"}\n\n'));
-  const ended = await asked(plain);
+  const ended = await asks(plain);
   assert.deepEqual([ended.text, ended.error], ['data: {"type":"RUN_STARTED"}\n\n', undefined]);
   const foreign = await serve(t, broken('data: {"type":"RUN_STARTED"}\n\n'));
-  assert.ok((await asked(foreign)).error instanceof TypeError, "the break is told as fetch tells it");
+  assert.ok((await asks(foreign)).error instanceof TypeError, "the break is told as fetch tells it");
   assert.equal(foreign.requests.length, 1);
 
   const protobuf = { ...RUNWIRE, "Content-Type": "application/vnd.ag-ui.event+proto" };
-  assert.equal((await asked(await serve(t, whole("\0\0\0\0", protobuf)))).text, "\0\0\0\0");
+  assert.equal((await asks(await serve(t, whole("\0\0\0\0", protobuf)))).text, "\0\0\0\0");
   for (const init of [
     { method: "GET", body: undefined },
     { method: "PUT" },
@@ -189,7 +212,7 @@ test("what is no Runwire exchange passes through, and is never asked twice", asy
     { body: Buffer.from(INPUT) },
   ]) {
     const server = await serve(t, broken(started, RUNWIRE), whole(finished, RUNWIRE));
-    const seen = await asked(server, {}, init);
+    const seen = await asks(server, {}, init);
     assert.ok(seen.error instanceof TypeError, JSON.stringify(init));
     assert.deepEqual([server.requests.length, seen.told], [1, []], JSON.stringify(init));
   }
@@ -197,7 +220,7 @@ test("what is no Runwire exchange passes through, and is never asked twice", asy
 
 test("a request that can never be sent is told at once", async () => {
   for (const init of [{ headers: { "no header": "x" } }, { mode: "navigate" }]) {
-    const { error, told } = await asked({ url: "http://127.0.0.1:1" }, {}, init);
+    const { error, told } = await asks({ url: "http://127.0.0.1:1" }, {}, init);
     assert.ok(error instanceof TypeError, String(error));
     assert.deepEqual(told, [], "it is no lost connection");
   }
@@ -208,7 +231,7 @@ test("an abort fails the body with its reason at any point, closes the connectio
   const gone = new AbortController();
   gone.abort(reason);
   const never = await serve(t, whole(started + finished, RUNWIRE));
-  assert.equal((await asked(never, {}, { signal: gone.signal })).error, reason);
+  assert.equal((await asks(never, {}, { signal: gone.signal })).error, reason);
   assert.equal(never.requests.length, 0);
 
   const later = refusing(503, {}, { "Retry-After": "600" });
@@ -220,8 +243,8 @@ test("an abort fails the body with its reason at any point, closes the connectio
   ]) {
     const server = await serve(t, ...answers);
     const stop = new AbortController();
-    setTimeout(() => stop.abort(reason), 150);
-    const seen = await asked(server, { backoff }, { signal: stop.signal });
+    void asked(server, answers.length).then(() => stop.abort(reason));
+    const seen = await asks(server, { backoff }, { signal: stop.signal });
     assert.equal(seen.error, reason, when);
     await server.requests.at(-1).closed;
     assert.equal(server.requests.length, answers.length, when);

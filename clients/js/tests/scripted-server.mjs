@@ -71,3 +71,10 @@ export async function serve(test, ...answers) {
   });
   return { url: `http://127.0.0.1:${server.address().port}`, requests };
 }
+
+/** Resolves a moment after so many requests have come: time in which their answers are read. */
+export async function asked(server, requests) {
+  const moment = () => new Promise((resolve) => setTimeout(resolve, 100));
+  do await moment();
+  while (server.requests.length < requests);
+}

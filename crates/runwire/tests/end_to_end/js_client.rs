@@ -25,13 +25,27 @@ async fn the_client_keeps_the_rules_of_the_protocol_towards_servers_that_misbeha
         return;
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/js/tests");
-    let tests = ["follow-run.test.mjs", "resumable-fetch.test.mjs"];
+    for tests in ["follow-run.test.mjs", "resumable-fetch.test.mjs"] {
+        let mut command = Command::new("node");
+        command.args(["--test", "--test-reporter", "tap", tests]).current_dir(&folder);
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        let done = tokio::time::timeout(PATIENCE, command.output()).await.expect("the tests end").unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        let failed: Vec<_> = said.split("\n# Subtest: ").filter(|test| test.contains("\nnot ok ")).collect();
+        assert!(done.status.success(), "{}\n{}", failed.join("\n"), String::from_utf8_lossy(&done.stderr));
+        assert!(said.contains("\n# fail 0\n") && !said.contains("\n# pass 0\n"), "{said}");
+    }
+}
+
+/// The module is what its types say, and the types are what a caller needs: known frames by their `type`, closed sets closed.
+#[tokio::test]
+async fn the_types_hold_for_the_module_and_for_its_callers() {
+    let Some(compiler) = real_part::typescript() else { return };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/js/tests");
     let mut command = Command::new("node");
-    command.arg("--test").args(tests).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
-    let done = tokio::time::timeout(PATIENCE, command.output()).await.expect("the tests end").unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
-    assert!(said.contains("fail 0") && !said.contains("pass 0"), "{said}");
+    command.arg(compiler).args(["--project", "."]).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+    let done = tokio::time::timeout(PATIENCE, command.output()).await.expect("the compiler ends").unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
 }
 
 /// A run as short as a run with text can be, with hard Unicode in it: every byte of it gets a reader of its own.

@@ -26,6 +26,12 @@ pub fn node() -> bool {
     )
 }
 
+/// Whether TypeScript's compiler can be run; and if so, where it is.
+pub fn typescript() -> Option<PathBuf> {
+    let compiler = folder().join("node_modules/typescript/bin/tsc");
+    (is_there("TypeScript compiler (Node.js)", compiler.is_file()) && node()).then_some(compiler)
+}
+
 /// Whether the pydantic-ai agent can be run, and the clients with it.
 pub fn agent() -> bool {
     is_there("pydantic-ai agent (Python)", folder().join(".venv/.runwire-ready").is_file()) && node()
