@@ -35,6 +35,7 @@ mod record;
 mod retention;
 mod runs;
 mod schema;
+mod sessions;
 mod store;
 mod tail;
 mod upkeep;
@@ -52,5 +53,6 @@ pub use record::{
     Added, Created, ExchangeRecord, NewRun, Payload, RunCursor, RunFilter, RunRecord, SessionRecord, Tombstone,
 };
 pub use retention::{EndedRun, Found, Keep, Removable, Retention};
+pub use sessions::SessionWatch;
 pub use store::{Store, StoreOptions, Sync};
 pub use tail::{Tail, TailEvents, TailItem};

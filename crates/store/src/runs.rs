@@ -11,15 +11,15 @@ use crate::record::{Added, Created, ExchangeRecord, NewRun, RunFilter, RunRecord
 use crate::retention;
 
 /// The most runs that one list returns.
-const MAX_LISTED: usize = 1000;
+pub(crate) const MAX_LISTED: usize = 1000;
 
 // The order that `record` reads. The input comes last and is left out of lists.
-const COLUMNS: &str = "runs.run_id, runs.agent_id, runs.session_id, runs.lane, runs.status, runs.attempt, \
+pub(crate) const COLUMNS: &str = "runs.run_id, runs.agent_id, runs.session_id, runs.lane, runs.status, runs.attempt, \
      runs.head, runs.created_at, runs.started_at, runs.ended_at, runs.principal, runs.trigger_kind, \
      runs.agent_revision_id, runs.parent_run_id, inputs.metadata, runs.usage, runs.cost, runs.failure";
-const FROM: &str = "FROM runs JOIN inputs ON inputs.run = runs.id";
+pub(crate) const FROM: &str = "FROM runs JOIN inputs ON inputs.run = runs.id";
 /// A run that retention removed is no run any more, though its row is there.
-const KEPT: &str = "runs.removed_at IS NULL";
+pub(crate) const KEPT: &str = "runs.removed_at IS NULL";
 
 /// What a take-over gave.
 #[derive(Clone, Copy, Debug)]
@@ -257,7 +257,7 @@ pub(crate) fn session(conn: &Connection, session_id: &str) -> rusqlite::Result<O
     .optional()
 }
 
-fn record(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
+pub(crate) fn record(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
     Ok(RunRecord {
         run_id: row.get(0)?,
         agent_id: row.get(1)?,

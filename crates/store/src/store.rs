@@ -20,6 +20,7 @@ use crate::page_cache::PageCache;
 use crate::readers::Readers;
 use crate::record::{Added, Created, ExchangeRecord, NewRun, Payload, RunFilter, RunRecord, SessionRecord, Tombstone};
 use crate::retention::{Found, Removable};
+use crate::sessions::SessionWatches;
 use crate::tail::Tail;
 use crate::upkeep::{Signal, Upkeep};
 use crate::writer::{Health, Queue, Request, Writer};
@@ -96,6 +97,7 @@ struct Inner {
     readers: Arc<Readers>,
     pages: Arc<PageCache>,
     registry: Arc<Registry>,
+    sessions: Arc<SessionWatches>,
     /// `None` once closed.
     running: Mutex<Option<Running>>,
 }
@@ -151,6 +153,7 @@ impl Store {
                     frames: options.tail_frames,
                     bytes: options.tail_bytes,
                 })),
+                sessions: Arc::default(),
                 running: Mutex::new(Some(Running { writer, upkeep, lock })),
             }),
         })
@@ -198,7 +201,13 @@ impl Store {
     ///
     /// [`CreateError::RunIdTaken`], or the store's failure.
     pub async fn create_run(&self, new: NewRun) -> Result<Created, CreateError> {
-        self.write(move |conn| runs::create(conn, &new)).await
+        let word = self.inner.sessions.word(&new.session_id);
+        self.write(move |conn| {
+            // Given when the request is dropped, which is when the run is there for whoever looks.
+            let _ = &word;
+            runs::create(conn, &new)
+        })
+        .await
     }
 
     /// Lets a later exchange name an existing run, with the same answer as [`Store::create_run`] when it already names
@@ -409,7 +418,11 @@ impl Store {
         self.read_with(move |conn| frames::payload(conn, &run_id, &segment_id)).await
     }
 
-    async fn read_with<T, F>(&self, read: F) -> Result<T, ReadError>
+    pub(crate) fn session_watches(&self) -> &Arc<SessionWatches> {
+        &self.inner.sessions
+    }
+
+    pub(crate) async fn read_with<T, F>(&self, read: F) -> Result<T, ReadError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,

@@ -1,0 +1,147 @@
+//! Sessions as readers see them: their runs in order, and word of each new one.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, params};
+use tokio::sync::watch;
+
+use crate::error::ReadError;
+use crate::record::RunRecord;
+use crate::runs::{COLUMNS, FROM, MAX_LISTED, record};
+use crate::store::Store;
+
+impl Store {
+    /// The runs of a session in the order in which they were created, at most 1000, from the first or from the one after
+    /// the run `after`. None when there is no such session, or no run `after` in the store.
+    ///
+    /// The order is that of their creation in this store, which a clock that steps back does not change.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn session_runs(&self, session_id: &str, after: Option<&str>) -> Result<Vec<RunRecord>, ReadError> {
+        let (session_id, after) = (session_id.to_owned(), after.map(str::to_owned));
+        self.read_with(move |conn| list(conn, &session_id, after.as_deref())).await
+    }
+
+    /// Watches for runs that are created in a session, which need not exist yet.
+    ///
+    /// To miss none: watch first, then read with [`Store::session_runs`], then wait.
+    pub fn watch_session(&self, session_id: &str) -> SessionWatch {
+        self.session_watches().join(session_id)
+    }
+}
+
+fn list(conn: &Connection, session_id: &str, after: Option<&str>) -> rusqlite::Result<Vec<RunRecord>> {
+    let condition = match after {
+        None => "?2 IS NULL",
+        Some(_) => "runs.id > (SELECT id FROM runs WHERE run_id = ?2)",
+    };
+    conn.prepare_cached(&format!(
+        "SELECT {COLUMNS} {FROM} WHERE runs.session_id = ?1 AND {condition} ORDER BY runs.id LIMIT ?3"
+    ))?
+    .query_map(params![session_id, after, MAX_LISTED as i64], record)?
+    .collect()
+}
+
+/// The sessions that somebody watches, and no others.
+#[derive(Debug, Default)]
+pub(crate) struct SessionWatches {
+    /// Counts the runs that were created while somebody watched. Removed by the last watch to go.
+    sessions: Mutex<HashMap<Arc<str>, watch::Sender<u64>>>,
+}
+
+impl SessionWatches {
+    fn join(self: &Arc<Self>, session_id: &str) -> SessionWatch {
+        let session_id: Arc<str> = session_id.into();
+        let created = self.lock().entry(Arc::clone(&session_id)).or_insert_with(|| watch::Sender::new(0)).subscribe();
+        SessionWatch { session_id, created: Some(created), watches: Arc::clone(self) }
+    }
+
+    /// Wakes the session's watches when it is dropped: a request that holds it is dropped once it is settled, which is
+    /// after its commit. After a failure they are woken for nothing, which costs them a look.
+    pub(crate) fn word(self: &Arc<Self>, session_id: &str) -> Word {
+        Word { session_id: session_id.into(), watches: Arc::clone(self) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, watch::Sender<u64>>> {
+        // Nothing here can panic between two changes that belong together.
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See [`SessionWatches::word`].
+pub(crate) struct Word {
+    session_id: Arc<str>,
+    watches: Arc<SessionWatches>,
+}
+
+impl Drop for Word {
+    fn drop(&mut self) {
+        if let Some(created) = self.watches.lock().get(&self.session_id) {
+            created.send_modify(|runs| *runs += 1);
+        }
+    }
+}
+
+/// Hears of the runs that are created in a session. From [`Store::watch_session`]. It does not keep the store open.
+pub struct SessionWatch {
+    session_id: Arc<str>,
+    /// `None` only while it is dropped.
+    created: Option<watch::Receiver<u64>>,
+    watches: Arc<SessionWatches>,
+}
+
+impl SessionWatch {
+    /// Waits until a run may have been created since the watch began, or since this last returned. One return can stand
+    /// for several runs, and for none.
+    ///
+    /// Cancel-safe: what was not told is told by the next call.
+    pub async fn changed(&mut self) {
+        let told = match &mut self.created {
+            Some(created) => created.changed().await.is_ok(),
+            None => false,
+        };
+        if !told {
+            // The sender is there for as long as this is.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for SessionWatch {
+    fn drop(&mut self) {
+        let mut sessions = self.watches.lock();
+        self.created = None;
+        if sessions.get(&self.session_id).is_some_and(|created| created.receiver_count() == 0) {
+            sessions.remove(&self.session_id);
+        }
+    }
+}
+
+impl fmt::Debug for SessionWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionWatch").field("session_id", &self.session_id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_session_is_remembered_only_while_somebody_watches_it() {
+        let watches = Arc::new(SessionWatches::default());
+        let (mut one, two) = (watches.join("s"), watches.join("s"));
+        drop(two);
+        assert_eq!(watches.lock().len(), 1);
+        drop(watches.word("other"));
+        drop(watches.word("s"));
+        one.changed().await;
+        assert!(tokio::time::timeout(std::time::Duration::from_millis(1), one.changed()).await.is_err());
+        drop(one);
+        assert_eq!(watches.lock().len(), 0);
+    }
+}
