@@ -22,7 +22,7 @@ use crate::protobuf_stream;
 use crate::runs::{check_depth, decode_input};
 
 /// Names the run in the answer to `POST /agui/{agent}`.
-const RUN_ID: &str = "runwire-run-id";
+pub(crate) const RUN_ID: &str = "runwire-run-id";
 
 /// `POST /agui/{agent}`: runs the agent and streams its events; the same ids with the same input re-attach.
 pub(crate) async fn run(
@@ -188,7 +188,7 @@ impl Source for Begun {
     }
 }
 
-fn not_acceptable() -> Problem {
+pub(crate) fn not_acceptable() -> Problem {
     Problem::new(
         StatusCode::NOT_ACCEPTABLE,
         "Not acceptable",

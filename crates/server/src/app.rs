@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::{Principal, Tokens};
+use crate::history_reader::Histories;
 use crate::problem::Problem;
 
 /// How the server talks to its clients.
@@ -63,6 +64,8 @@ pub(crate) struct Inner {
     pub options: ServerOptions,
     /// Cancelled when connections have to end: streams finish the frame that they are at.
     pub closing: CancellationToken,
+    /// What is kept of the histories of sessions, so that not every reader pays for reading all of them.
+    pub histories: Histories,
     /// WebSocket connections, which outlive the request that they came from.
     pub connections: TaskTracker,
 }
@@ -77,6 +80,7 @@ impl App {
                 tokens,
                 options,
                 closing: CancellationToken::new(),
+                histories: Histories::default(),
                 connections: TaskTracker::new(),
             }),
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use runwire_store::{RunRecord, Tombstone};
+use runwire_store::{RunRecord, SessionRecord, Tombstone};
 use subtle::ConstantTimeEq as _;
 
 use crate::app::App;
@@ -44,6 +44,11 @@ impl Principal {
     /// Whether the principal may remove runs: who sees all of them may.
     pub(crate) fn may_remove(&self) -> bool {
         self.all_runs
+    }
+
+    /// Whether the principal may see this session: one that it began, or all.
+    pub(crate) fn may_see_session(&self, session: &SessionRecord) -> bool {
+        self.all_runs || session.principal == self.name
     }
 
     /// The principal whose runs a list is limited to.

@@ -19,7 +19,7 @@ pub(crate) struct CursorQuery {
 
 impl CursorQuery {
     /// The `Last-Event-ID` header where there is one, else `after`.
-    fn given(&self, headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    pub(crate) fn given(&self, headers: &HeaderMap) -> Result<Option<String>, Problem> {
         match headers.get(LAST_EVENT_ID) {
             None => Ok(self.after.clone()),
             Some(value) => match value.to_str() {
@@ -47,7 +47,7 @@ impl CursorQuery {
 }
 
 /// Digits and nothing else: Rust's own reading would take a sign too.
-fn number<N: FromStr>(text: &str) -> Option<N> {
+pub(crate) fn number<N: FromStr>(text: &str) -> Option<N> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct EventId {
 }
 
 impl EventId {
-    fn parse(text: &str) -> Option<EventId> {
+    pub(crate) fn parse(text: &str) -> Option<EventId> {
         let (seq, n) = text.split_once('.')?;
         Some(EventId { seq: number(seq)?, n: number(n)? })
     }

@@ -31,6 +31,8 @@ pub(crate) enum StreamError {
     #[error(transparent)]
     Read(#[from] runwire_store::ReadError),
     #[error(transparent)]
+    Tail(#[from] runwire_store::TailError),
+    #[error(transparent)]
     Decode(#[from] runwire_frame::DecodeError),
     #[error(transparent)]
     Projection(#[from] runwire_bridge::ProjectionError),

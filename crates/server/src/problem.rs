@@ -51,6 +51,24 @@ impl Problem {
         )
     }
 
+    pub(crate) fn session_not_found(session_id: &str) -> Problem {
+        Problem::new(
+            StatusCode::NOT_FOUND,
+            "Session not found",
+            format!("there is no session `{session_id}` that this request may see"),
+        )
+    }
+
+    /// A cursor over a session names a run that is not there (any more), so what came after it cannot be told (G7).
+    pub(crate) fn run_gone(run_id: &str) -> Problem {
+        Problem::new(
+            StatusCode::GONE,
+            "Run is gone",
+            format!("the cursor names run `{run_id}`, which this session does not have; start over without a cursor"),
+        )
+        .with("run_id", run_id)
+    }
+
     /// The cursor is older than what was kept (G7).
     pub(crate) fn gone(oldest: u64) -> Problem {
         Problem::new(

@@ -15,7 +15,7 @@ use crate::cursor::EventId;
 use crate::event_stream::{Source, StreamError};
 
 /// From so many bytes on, events wait until the reader has taken those before them.
-const CHUNK_BYTES: usize = 64 * 1024;
+pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Which of a run's exchanges a reader wants.
 #[derive(Clone, Debug, PartialEq, Eq)]

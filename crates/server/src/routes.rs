@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::auth::bearer;
 use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
-use crate::{agui, frame_stream, prune, runs, websocket};
+use crate::{agui, connect, frame_stream, prune, runs, session_stream, sessions, websocket};
 
 /// All routes of the server.
 pub fn router(app: App) -> Router {
@@ -26,6 +26,7 @@ pub fn router(app: App) -> Router {
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/agui/{agent}", post(agui::run))
+        .route("/agui/{agent}/connect", post(connect::connect))
         .route("/agui/{agent}/capabilities", get(agui::capabilities))
         .route("/v2/runs", post(runs::create).get(runs::list))
         .route("/v2/runs/prune", post(prune::prune))
@@ -36,6 +37,8 @@ pub fn router(app: App) -> Router {
         .route("/v2/runs/{id}/agui", get(agui::follow))
         .route("/v2/runs/{id}/cancel", post(runs::cancel))
         .route("/v2/runs/{id}/segments/{segment}/payload", get(runs::payload))
+        .route("/v2/sessions/{id}", get(sessions::get))
+        .route("/v2/sessions/{id}/stream", get(session_stream::stream))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(limit)
@@ -76,6 +79,7 @@ async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
         "agents": agents,
         "routes": {
             "agui": "POST /agui/{agent}",
+            "connect": "POST /agui/{agent}/connect",
             "capabilities": "GET /agui/{agent}/capabilities",
             "create": "POST /v2/runs",
             "runs": "GET /v2/runs",
@@ -87,6 +91,8 @@ async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
             "prune": "POST /v2/runs/prune",
             "cancel": "POST /v2/runs/{id}/cancel",
             "payload": "GET /v2/runs/{id}/segments/{segment}/payload",
+            "session": "GET /v2/sessions/{id}",
+            "session_stream": "GET /v2/sessions/{id}/stream",
             "health": "GET /healthz",
         },
     }))

@@ -3,11 +3,14 @@
 
 mod agui;
 mod auth;
+mod connect;
 mod guarantees;
 mod harness;
 mod patience;
 mod protobuf;
 mod run_api;
+mod session_stream;
+mod sessions;
 mod shutdown;
 mod sse;
 mod versions;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use runwire_bridge::{Completion, ExchangeEnd, Failure};
+use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening};
 use runwire_engine::{Driver, Exchange, RunWriter, Starting};
 use runwire_frame::NoticeLevel;
 use tokio::sync::{Mutex, mpsc};
@@ -29,6 +29,10 @@ where
 enum Step {
     /// Write this as one frame.
     Say(String),
+    /// Write this as a message that is closed.
+    Text(String),
+    /// Write this into a message that is left open.
+    Begin(String),
     End(Box<Result<ExchangeEnd, Failure>>),
 }
 
@@ -39,6 +43,16 @@ impl Steps {
     /// Has the agent write one frame, a notice that says so.
     pub fn say(&self, text: impl Into<String>) {
         self.0.send(Step::Say(text.into())).expect("the agent runs until it is told to end");
+    }
+
+    /// Has the agent write a whole message.
+    pub fn text(&self, text: impl Into<String>) {
+        self.0.send(Step::Text(text.into())).expect("the agent runs until it is told to end");
+    }
+
+    /// Has the agent begin a message and leave it open.
+    pub fn begin(&self, text: impl Into<String>) {
+        self.0.send(Step::Begin(text.into())).expect("the agent runs until it is told to end");
     }
 
     /// Has the agent complete its run.
@@ -69,6 +83,12 @@ pub fn stepped() -> (Steps, impl Driver) {
                 };
                 match step {
                     Some(Step::Say(text)) => writer.notice(NoticeLevel::Info, "said", &text, None).await?,
+                    Some(Step::Text(text)) => {
+                        let message = writer.message(Opening::default()).await?;
+                        message.text(&text).await?;
+                        message.end(Ending::completed()).await?;
+                    }
+                    Some(Step::Begin(text)) => writer.message(Opening::default()).await?.text(&text).await?,
                     Some(Step::End(end)) => return *end,
                     None => return Ok(ExchangeEnd::Completed(Completion::default())),
                 }

@@ -1,6 +1,6 @@
 //! AG-UI streams as a client reads them.
 
-use runwire_agui::{Consumer, ConsumerOptions, Event, RunAgentInput, StreamEnd};
+use runwire_agui::{Consumer, ConsumerOptions, Event, Reducer, RunAgentInput, StreamEnd};
 use serde_json::Value;
 
 /// One event of a stream: its `id` and its JSON, as sent.
@@ -51,4 +51,14 @@ pub fn consumed(events: &[AguiEvent], input: Option<&Value>) -> Vec<Event> {
     assert!(matches!(end, StreamEnd::Completed { .. }), "{end:?}");
     assert_eq!(consumer.take_warnings(), []);
     delivered
+}
+
+/// The messages and the state that a client holds after these events, which has to be able to apply every one of them.
+pub fn held(delivered: &[Event]) -> (Value, Value) {
+    let mut reducer = Reducer::new();
+    for (n, event) in delivered.iter().enumerate() {
+        assert_eq!(reducer.apply(event, n), None, "{event:?}");
+    }
+    let (messages, state) = reducer.into_parts();
+    (serde_json::to_value(messages).unwrap(), state)
 }

@@ -9,7 +9,7 @@ mod reader;
 mod server;
 
 pub use drivers::{Script, Steps, stepped};
-pub use events::{AguiEvent, agui_events, consumed, ids};
+pub use events::{AguiEvent, agui_events, consumed, held, ids};
 pub use http::{Piece, Raw};
 pub use line::{Line, Loss};
 pub use reader::{Got, Reader, Transport, WebSocket};
