@@ -290,13 +290,15 @@ impl ConnectSource {
             let id = EventId { seq: frame.seq, n };
             let mut restated = Vec::new();
             let event = match (event, &exchange.around) {
-                (Event::RunStarted(started), None) if frame.seq >= exchange.place.seq => {
+                (Event::RunStarted(mut started), None) if frame.seq >= exchange.place.seq => {
                     // It is wanted once, and what others share is not held for as long as the exchange takes.
                     let mut history = Arc::unwrap_or_clone(std::mem::take(&mut exchange.history));
                     exchange.around = Some(history.begin(&started));
                     if exchange.after < Some((id, 2)) {
                         restated = vec![(1, history.messages_event(self.peer)), (2, history.state_event())];
                     }
+                    // The restatement says it all, and in order: a client takes an echo's messages for the first ones.
+                    started.input = None;
                     Event::RunStarted(started)
                 }
                 (event, Some(around)) => around.complete(frame, event),

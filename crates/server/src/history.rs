@@ -146,36 +146,24 @@ impl std::io::Write for Counted {
 }
 
 fn says_something(state: &Value) -> bool {
-    match state {
-        Value::Null => false,
-        Value::Object(members) => !members.is_empty(),
-        _ => true,
-    }
+    state.as_object().is_none_or(|members| !members.is_empty())
 }
 
 /// An event of a session for a client that may be older than what it holds: one that predates 1.0 cannot hold content
-/// parts in a tool's message, and rejects what is not in an input's echo as it knows it.
+/// parts in a tool's message.
 pub(crate) fn for_peer(event: Event, peer: Peer) -> Event {
     if peer == Peer::Current {
         return event;
     }
-    match event {
-        Event::MessagesSnapshot(mut snapshot) => {
-            for message in &mut snapshot.messages {
-                if let Message::Tool(tool) = message
-                    && let Content::Parts(_) = &tool.content
-                {
-                    tool.content = Content::Text(tool.content.text());
-                }
-            }
-            snapshot.into()
+    let Event::MessagesSnapshot(mut snapshot) = event else { return event };
+    for message in &mut snapshot.messages {
+        if let Message::Tool(tool) = message
+            && let Content::Parts(_) = &tool.content
+        {
+            tool.content = Content::Text(tool.content.text());
         }
-        Event::RunStarted(mut started) => {
-            started.input = None;
-            started.into()
-        }
-        event => event,
     }
+    snapshot.into()
 }
 
 #[cfg(test)]
@@ -242,21 +230,19 @@ mod tests {
     fn an_input_without_state_leaves_the_state_and_another_attempt_restates_it() {
         let mut history = History::default();
         history.begin(&started(json!({ "n": 1 }), &["a"]));
-        for nothing in [json!({}), Value::Null] {
-            let around = history.begin(&started(nothing, &["b"]));
-            assert_eq!(history.state(), &json!({ "n": 1 }));
-            let attempt = RunStart {
-                agent_id: "a".into(),
-                agent_revision_id: None,
-                session_id: None,
-                lane: None,
-                trigger_kind: None,
-                attempt: 2,
-                extra: Map::new(),
-            };
-            let restated = around.complete(&frame(Data::RunStart(attempt)), StateSnapshot::new(json!({})).into());
-            assert_eq!(restated, StateSnapshot::new(json!({ "n": 1 })).into());
-        }
+        let around = history.begin(&started(json!({}), &["b"]));
+        assert_eq!(history.state(), &json!({ "n": 1 }));
+        let attempt = RunStart {
+            agent_id: "a".into(),
+            agent_revision_id: None,
+            session_id: None,
+            lane: None,
+            trigger_kind: None,
+            attempt: 2,
+            extra: Map::new(),
+        };
+        let restated = around.complete(&frame(Data::RunStart(attempt)), StateSnapshot::new(json!({})).into());
+        assert_eq!(restated, StateSnapshot::new(json!({ "n": 1 })).into());
         history.begin(&started(json!([0]), &[]));
         assert_eq!(history.state(), &json!([0]));
     }

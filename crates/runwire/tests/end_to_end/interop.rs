@@ -3,6 +3,7 @@
 //! client is told instead.
 
 mod scenes;
+mod threads;
 pub mod upstream;
 
 use std::collections::BTreeSet;
