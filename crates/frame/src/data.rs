@@ -133,8 +133,7 @@ payload! {
         required tool_call_id: String,
         /// Whether the tool succeeded.
         required ok: bool,
-        /// The beginning of the output as text: at most [`PREVIEW_MAX_BYTES`](crate::PREVIEW_MAX_BYTES) bytes, cut at a
-        /// character.
+        /// The beginning of the output as text: at most 2048 bytes, cut at a character.
         nullable output_preview: String,
         /// Whether the preview is less than the whole.
         required truncated: bool,
@@ -261,6 +260,12 @@ macro_rules! frame_types {
             pub fn extra(&self) -> &Map<String, Value> {
                 match self {
                     $(Data::$variant(data) => &data.extra),+
+                }
+            }
+
+            pub(crate) fn schema_of(frame_type: FrameType) -> Value {
+                match frame_type {
+                    $(FrameType::$variant => <$data as crate::schema::Described>::schema()),+
                 }
             }
 

@@ -30,6 +30,7 @@ mod data;
 mod depth;
 mod envelope;
 mod payload;
+mod schema;
 mod timestamp;
 mod usage;
 mod validate;
@@ -42,6 +43,7 @@ pub use data::{
 };
 pub use depth::{MAX_VALUE_DEPTH, json_depth};
 pub use envelope::{DecodeError, Frame, Incoming, SegmentId};
+pub use schema::frame_schema;
 pub use timestamp::{Timestamp, TimestampError};
 pub use usage::{Cost, Usage};
 pub use validate::{LogValidator, LogViolation};

@@ -1,4 +1,4 @@
-//! The macro that declares the data of a frame type once: its struct, its encoding and its decoding.
+//! The macro that declares the data of a frame type once: its struct, its encoding, its decoding and its schema.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -42,20 +42,43 @@ pub(crate) fn optional<T: DeserializeOwned>(
     }
 }
 
+/// Takes a decimal number in a string: digits, and where there is a point, digits on both sides of it.
+pub(crate) fn decimal(data: &mut Map<String, Value>, key: &'static str) -> Result<String, KeyError> {
+    let amount: String = required(data, key)?;
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let magnitude = amount.strip_prefix('-').unwrap_or(&amount);
+    let valid = match magnitude.split_once('.') {
+        Some((whole, fraction)) => digits(whole) && digits(fraction),
+        None => digits(magnitude),
+    };
+    if valid {
+        Ok(amount)
+    } else {
+        Err(KeyError { key, problem: format!("is not valid: `{amount}` is no decimal number such as 0.001240") })
+    }
+}
+
 fn typed<T: DeserializeOwned>(value: Value, key: &'static str) -> Result<T, KeyError> {
     serde_json::from_value(value).map_err(|e| KeyError { key, problem: format!("is not valid: {e}") })
 }
 
-/// Declares one data struct. Each field is `required`, `nullable` (always present, `null` when not known) or
-/// `optional` (left out when absent); `extra` keeps the keys that this version does not know.
+/// Declares one object of the protocol: its struct, its reading, its writing and its schema. Each field is `required`,
+/// `nullable` (always present, `null` when not known), `optional` (left out when absent) or `decimal` (required, a number
+/// written as a string); `extra` keeps the keys that this version does not know.
 macro_rules! payload {
     (@type required $t:ty) => { $t };
     (@type nullable $t:ty) => { Option<$t> };
     (@type optional $t:ty) => { Option<$t> };
+    (@type decimal $t:ty) => { $t };
+    (@schema decimal $t:ty) => { serde_json::json!({ "type": "string", "pattern": r"^-?\d+(\.\d+)?$" }) };
+    (@schema $presence:ident $t:ty) => { <$t as $crate::schema::Described>::schema() };
     (@write required $map:ident $self:ident $field:ident) => {
         $map.serialize_entry(stringify!($field), &$self.$field)?
     };
     (@write nullable $map:ident $self:ident $field:ident) => {
+        $map.serialize_entry(stringify!($field), &$self.$field)?
+    };
+    (@write decimal $map:ident $self:ident $field:ident) => {
         $map.serialize_entry(stringify!($field), &$self.$field)?
     };
     (@write optional $map:ident $self:ident $field:ident) => {
@@ -64,13 +87,14 @@ macro_rules! payload {
         }
     };
     (
-        $(#[$doc:meta])*
-        $name:ident { $($(#[$field_doc:meta])* $presence:ident $field:ident: $t:ty),+ $(,)? }
+        $(#[doc = $doc:literal])*
+        $(#[derive($($derived:ident),+)])?
+        $name:ident { $($(#[doc = $field_doc:literal])+ $presence:ident $field:ident: $t:ty),+ $(,)? }
     ) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq)]
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, PartialEq $($(, $derived)+)?)]
         pub struct $name {
-            $($(#[$field_doc])* pub $field: payload!(@type $presence $t),)+
+            $($(#[doc = $field_doc])+ pub $field: payload!(@type $presence $t),)+
             /// Keys that this version does not know, and the additive key `agui`; kept as they came.
             pub extra: serde_json::Map<String, serde_json::Value>,
         }
@@ -83,6 +107,25 @@ macro_rules! payload {
                     $($field: $crate::payload::$presence(&mut data, stringify!($field))?,)+
                     extra: data,
                 })
+            }
+        }
+
+        impl $crate::schema::Described for $name {
+            fn schema() -> serde_json::Value {
+                $crate::schema::object(concat!($($doc),*), [$($crate::schema::Key {
+                    name: stringify!($field),
+                    presence: stringify!($presence),
+                    schema: payload!(@schema $presence $t),
+                    doc: concat!($($field_doc),+),
+                }),+])
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
+                let members = serde_json::Map::deserialize(deserializer)?;
+                $name::from_members(members)
+                    .map_err(|e| serde::de::Error::custom(format_args!("`{}` {}", e.key, e.problem)))
             }
         }
 

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use crate::ErrorCode;
+use crate::payload::payload;
+use crate::schema::Described;
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
@@ -25,6 +27,12 @@ macro_rules! words {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
                 let word = String::deserialize(deserializer)?;
                 $name::from_wire(&word).ok_or_else(|| de::Error::unknown_variant(&word, &[$($word),+]))
+            }
+        }
+
+        impl Described for $name {
+            fn schema() -> Value {
+                json!({ "enum": [$($word),+] })
             }
         }
 
@@ -173,14 +181,13 @@ words! {
     }
 }
 
-/// Why a segment failed: `segment.end.error`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SegmentError {
-    /// One of the fifteen.
-    pub code: ErrorCode,
-    /// What happened, for a person.
-    pub message: String,
-    /// Keys that this version does not know.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
+payload! {
+    /// Why a segment failed: `segment.end.error`.
+    #[derive(Eq)]
+    SegmentError {
+        /// One of the fifteen.
+        required code: ErrorCode,
+        /// What happened, for a person.
+        required message: String,
+    }
 }
