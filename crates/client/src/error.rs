@@ -23,6 +23,12 @@ pub enum FollowError {
         /// The run that was asked for.
         run_id: String,
     },
+    /// There is no such session, or the token may not see it; the two cannot be told apart (HTTP 404).
+    #[error("there is no session `{session_id}` on this server, or the token may not see it")]
+    SessionNotFound {
+        /// The session that was asked for.
+        session_id: String,
+    },
     /// Retention dropped frames that the cursor still needs (HTTP 410, guarantee G7).
     #[error(
         "frames after the cursor of run `{run_id}` are no longer kept{}; start again from what is left",
@@ -74,6 +80,14 @@ pub enum FollowError {
     BadFrame {
         /// The cursor before it.
         after: u64,
+        /// Which rule it breaks.
+        source: DecodeError,
+    },
+    /// What came on a session's stream is no frame of protocol version 2.
+    #[error("what came after the cursor {after} is no frame of protocol version 2: {source}")]
+    BadSessionFrame {
+        /// The cursor before it, over all runs of the session.
+        after: String,
         /// Which rule it breaks.
         source: DecodeError,
     },

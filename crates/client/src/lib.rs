@@ -1,8 +1,8 @@
 //! Follows runs of a Runwire server, and resumes by itself when a connection is lost.
 //!
 //! A [`Server`] is where runs live: it creates, reads, lists and cancels them. [`Server::follow`] reads a run's log
-//! over frame protocol v2, by SSE or WebSocket; [`Server::follow_agui`] reads the same run as AG-UI events. Both are
-//! streams that are pulled: nothing is read ahead of what the caller asks for, and dropping the stream closes its
+//! over frame protocol v2, by SSE or WebSocket; [`Server::follow_agui`] reads the same run as AG-UI events;
+//! [`Server::follow_session`] reads all runs of a session over one connection. All are streams that are pulled: nothing is read ahead of what the caller asks for, and dropping the stream closes its
 //! connection (which never cancels the run: guarantee G9).
 //!
 //! A followed run has no gap and no duplicate (G2). Whatever happens to the connection is told with
@@ -32,6 +32,7 @@ mod disconnect;
 mod error;
 mod follow;
 mod follow_agui;
+mod follow_session;
 mod problem;
 mod prune;
 mod reconnect;
@@ -46,6 +47,7 @@ pub use disconnect::Disconnect;
 pub use error::FollowError;
 pub use follow::{Follow, Followed, FrameStream, Transport};
 pub use follow_agui::{AguiFollowed, AguiStream, FollowAgui};
+pub use follow_session::{FollowSession, SessionFollowed, SessionStream};
 pub use problem::Problem;
 pub use prune::{FoundRuns, PruneRuns, PrunedRun, PrunedRuns};
 pub use runs::{ApiError, CreateRun, RunFilter, RunPage, RunRecord};

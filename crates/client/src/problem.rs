@@ -42,6 +42,11 @@ impl Problem {
     pub(crate) fn number(&self, member: &str) -> Option<u64> {
         self.members.get(member)?.as_u64()
     }
+
+    /// A text among the members, such as `run_id`.
+    pub(crate) fn text(&self, member: &str) -> Option<&str> {
+        self.members.get(member)?.as_str()
+    }
 }
 
 impl fmt::Display for Problem {

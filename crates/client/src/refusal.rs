@@ -15,8 +15,9 @@ const BODY_MAX_BYTES: usize = 64 * 1024;
 
 /// What follows from `status`, which is not the one that opens a stream.
 pub(crate) fn stop(run_id: &str, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Stop {
-    let run_id = run_id.to_owned();
     let problem = Problem::read(status, body);
+    // Of several runs, the one that it is about.
+    let run_id = problem.text("run_id").unwrap_or(run_id).to_owned();
     match status.as_u16() {
         204 => Stop::Ended,
         401 | 403 => FollowError::Unauthorized { detail: problem.to_string() }.into(),

@@ -9,7 +9,7 @@ use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use reqwest::{Method, RequestBuilder, Url};
 
-use crate::{Follow, FollowAgui};
+use crate::{Follow, FollowAgui, FollowSession};
 
 /// A TCP and TLS connection that takes longer than this does not come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -121,6 +121,11 @@ impl Server {
     /// Follows a run as AG-UI events, from its beginning unless told otherwise.
     pub fn follow_agui(&self, run_id: impl Into<String>) -> FollowAgui {
         FollowAgui::new(self.clone(), run_id.into())
+    }
+
+    /// Follows all runs of a session over one connection, from the first run unless told otherwise.
+    pub fn follow_session(&self, session_id: impl Into<String>) -> FollowSession {
+        FollowSession::new(self.clone(), session_id.into())
     }
 
     /// The address of `path` under the server's own; each part is one path segment, escaped as needed.

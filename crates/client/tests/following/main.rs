@@ -4,5 +4,6 @@
 mod agui;
 mod run_api;
 mod scripted;
+mod session;
 mod sse;
 mod websocket;
