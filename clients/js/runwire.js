@@ -246,7 +246,7 @@ async function* reconnecting(reading, retries, tell, signal) {
     if (reading.ended) continue;
     retries.floorMs = connection?.retryMs ?? retries.floorMs;
     if (since !== undefined) retries.held(now() - since);
-    const next = cut.ours ? { wait: 0, floor: 0 } : retries.cut(cut.askedMs, now() - began);
+    const next = cut.ours ? { wait: 0, floor: 0 } : retries.cut(cut.askedMs, Math.min(now() - began, reading.idleMs));
     if (next === undefined) {
       const message = `gave up after ${Math.round(retries.spentMs / 1000)} s without a working connection: ${cut.message}`;
       throw new FollowError("GAVE_UP", message, { cursor: reading.cursor, cause: cut.cause });
@@ -640,6 +640,7 @@ class FrameReading {
   async connect(signal) {
     this.#previous = undefined;
     const token = typeof this.#token === "function" ? await this.#token() : this.#token;
+    signal.throwIfAborted();
     if (this.#transport === "websocket") {
       const url = this.#url("ws");
       url.protocol = url.protocol.replace("http", "ws");
@@ -959,7 +960,7 @@ async function firstAnswer(request, { idleMs, retries, tell, signal }) {
       if (!(error instanceof Cut)) throw error;
       cut = error;
     }
-    const next = retries.cut(cut.askedMs, now() - began);
+    const next = retries.cut(cut.askedMs, Math.min(now() - began, idleMs));
     if (next === undefined) {
       if (response !== undefined) return { response, unlink };
       // What `fetch` says is what the caller of a `fetch` expects.

@@ -20,6 +20,7 @@ const flags = readFlags(
     body: { type: "string" },
     how: { type: "string" },
     step: { type: "string" },
+    first: { type: "string" },
   },
   ["url", "how"],
 );
@@ -27,6 +28,7 @@ if (!HOW.includes(flags.how)) refuse(`--how ${flags.how} is not one of ${HOW.joi
 if ((flags["run-id"] === undefined) === (flags.agent === undefined))
   refuse("either --run-id or --agent has to be given");
 const step = count("step", flags.step) ?? 1;
+const first = count("first", flags.first) ?? 0;
 const target = new URL(flags.url);
 
 const options = { idleMs: flags.how === "silence" ? 2000 : 20_000, backoff: { firstMs: 50 } };
@@ -86,7 +88,7 @@ if (uncut.error !== undefined) report(result, `the uncut reader failed: ${uncut.
 result.items = uncut.items;
 result.bytes = uncut.sentBytes;
 
-let next = 0;
+let next = first;
 async function reader() {
   while (next < result.bytes) {
     const afterBytes = next;
