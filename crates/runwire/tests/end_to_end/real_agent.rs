@@ -251,17 +251,23 @@ async fn runwire_in_front_of_runwire_is_an_agent_like_any_other() {
     if !real_part::node() {
         return;
     }
-    let (inner_folder, outer_folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let inner = Serving::start(inner_folder.path(), crate::serving::AGENTS).await;
-    let outer = Serving::start(outer_folder.path(), &in_front_of(&inner.at("/agui/demo"))).await;
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let inner = Serving::start(folders[0].path(), crate::serving::AGENTS).await;
+    let apart = Serving::start(folders[1].path(), crate::serving::AGENTS).await;
+    let outer = Serving::start(folders[2].path(), &in_front_of(&inner.at("/agui/demo"))).await;
     for version in CLIENTS {
         let asked = ["--thread", version, "--run", "turn", "--prompt", "One two three"];
         let through = agui_client(version, &outer.at("/agui/weather"), &asked).await;
-        // The same ids with the same input: this is the very run that the outer one asked for.
-        let direct = agui_client(version, &inner.at("/agui/demo"), &asked).await;
+        let direct = agui_client(version, &apart.at("/agui/demo"), &asked).await;
         taken_quietly(&through);
         assert_eq!(essence(&through), essence(&direct), "{version}");
-        assert_eq!(through["messages"], direct["messages"], "{version}");
+        if version == "1.0.0" {
+            // The same ids with the same input: this is the very run that the outer one asked for. An older client's
+            // input differs from it by the version, which the outer one declares for itself.
+            let attached = agui_client(version, &inner.at("/agui/demo"), &asked).await;
+            assert_eq!(essence(&through), essence(&attached));
+            assert_eq!(through["messages"], attached["messages"]);
+        }
         inner.only_run_of(version).await;
     }
 }
