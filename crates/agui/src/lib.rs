@@ -8,7 +8,11 @@
 //! - [`Reducer`]: the messages and the state that a client holds;
 //! - [`Outgoing`]: what a client sends, checked and translated before it is sent; [`Pending`]: what a thread waits for once
 //!   a run has ended;
-//! - [`check`]: all of it over a recorded stream, as a report.
+//! - [`check`]: all of it over a recorded stream, as a report;
+//! - [`producer`]: sending streams — handles that make an illegal one unwritable where types can, and a guard with the
+//!   consumer's rules for events that arrive as data;
+//! - [`Declaration`], [`Downgrade`]: what a peer says of its version, and what one from before 1.0 is sent instead;
+//! - [`CallUsage`], [`UsageLedger`]: counting tokens so that none is counted twice.
 //!
 //! Section names such as "events/lifecycle" are pages of the AG-UI 1.0 specification.
 
