@@ -36,28 +36,20 @@ pub struct File {
     tokens: Vec<TokenTable>,
 }
 
-/// `[retention]`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RetentionTable {
-    #[serde(flatten)]
-    keep: KeepTable,
-    #[serde(deserialize_with = "duration::optional")]
-    tombstones: Option<Duration>,
-}
-
-/// What `[retention]` and `[agents.NAME.retention]` have in common.
+/// `[retention]`, and `[agents.NAME.retention]`, which has no `tombstones`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct KeepTable {
+struct RetentionTable {
     #[serde(deserialize_with = "duration::optional")]
     max_age: Option<Duration>,
     max_runs: Option<u64>,
     #[serde(deserialize_with = "size::optional")]
     max_bytes: Option<u64>,
+    #[serde(deserialize_with = "duration::optional")]
+    tombstones: Option<Duration>,
 }
 
-impl KeepTable {
+impl RetentionTable {
     fn keep(&self) -> Keep {
         Keep { max_age: self.max_age, max_runs: self.max_runs, max_bytes: self.max_bytes }
     }
@@ -74,7 +66,7 @@ enum SyncWord {
 struct AgentTable {
     driver: String,
     description: Option<String>,
-    retention: Option<KeepTable>,
+    retention: Option<RetentionTable>,
     // demo
     #[serde(default, deserialize_with = "duration::optional")]
     pace: Option<Duration>,
@@ -235,7 +227,7 @@ fn retention(table: &RetentionTable, agents: &BTreeMap<String, AgentTable>) -> R
     let own = agents.iter().filter_map(|(id, agent)| Some((id.clone(), agent.retention.as_ref()?.keep())));
     let defaults = Retention::default();
     Retention {
-        default: table.keep.keep(),
+        default: table.keep(),
         agents: own.collect(),
         tombstones: table.tombstones.unwrap_or(defaults.tombstones),
     }

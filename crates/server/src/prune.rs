@@ -48,7 +48,8 @@ pub(crate) async fn prune(
     let which = match (prune.older_than_ms, prune.agent_id) {
         (Some(age), agent_id) => {
             let age = i64::try_from(age).unwrap_or(i64::MAX);
-            Removable::EndedBefore { time: now.saturating_sub(age), agent_id }
+            // One that ended exactly so long ago is old enough.
+            Removable::EndedBefore { time: now.saturating_sub(age).saturating_add(1), agent_id }
         }
         (None, None) => Removable::NotKept { retention: app.engine().retention().clone(), now },
         (None, Some(_)) => {

@@ -21,3 +21,4 @@ mod real_part;
 mod real_protobuf;
 mod serving;
 mod verdicts;
+mod verify_log;

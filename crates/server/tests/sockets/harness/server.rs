@@ -83,7 +83,7 @@ impl Setup {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("runs.db");
         let store = tokio::task::spawn_blocking(move || Store::open(&path, self.store)).await.unwrap().unwrap();
-        let options = EngineOptions { cancel_grace: Duration::from_millis(200) };
+        let options = EngineOptions { cancel_grace: Duration::from_millis(200), ..EngineOptions::default() };
         let engine = Engine::new(store.clone(), self.agents, options);
         let app = App::new(engine.clone(), self.tokens, self.options.clone());
         let mut server = Server {
