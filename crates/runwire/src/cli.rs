@@ -37,6 +37,8 @@ pub enum Command {
     Runs(RunsArgs),
     /// Stop a run
     Cancel(CancelArgs),
+    /// Print a schema
+    Schema(SchemaArgs),
     /// Say what an AG-UI client would make of a stream, captured or fetched
     Check(CheckArgs),
     /// Prove that a store is consistent: every log, record and payload in it
@@ -133,8 +135,13 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct TailArgs {
     /// Which run
-    pub run: String,
-    /// Begin after this: a frame's `seq`, or with `--protocol agui` an event's id such as 17.0 [default: the start]
+    #[arg(required_unless_present = "session")]
+    pub run: Option<String>,
+    /// Follow all runs of this conversation, also those to come, until interrupted
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["run", "protocol", "transport"])]
+    pub session: Option<String>,
+    /// Begin after this: a frame's `seq`, with `--protocol agui` an event's id such as 17.0, with `--session` the id of
+    /// an event of its stream [default: the start]
     #[arg(long, value_name = "N")]
     pub after: Option<String>,
     /// What to follow
@@ -229,6 +236,21 @@ pub struct CancelArgs {
     pub run: String,
     #[command(flatten)]
     pub server: ServerArgs,
+}
+
+/// `runwire schema`
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// Of what
+    #[arg(value_enum)]
+    pub of: SchemaOf,
+}
+
+/// What there is a schema of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// A frame of protocol version 2, as a client receives it: JSON Schema, draft 2020-12
+    Frame,
 }
 
 /// `runwire check`

@@ -10,6 +10,7 @@ use runwire_frame::{Data, Frame, RunStatus};
 use crate::cli::{ProtocolArg, RunArgs, ServerArgs, TailArgs, TransportArg};
 use crate::exit::{self, Exit};
 use crate::printer::{Printer, Style};
+use crate::tail_session;
 
 /// The server that the flags name.
 pub fn server(args: &ServerArgs) -> anyhow::Result<Server> {
@@ -37,13 +38,20 @@ pub async fn run(args: RunArgs) -> anyhow::Result<Exit> {
 
 /// Follows a run.
 pub async fn tail(args: TailArgs) -> anyhow::Result<Exit> {
+    let run = match (args.run, args.session) {
+        (_, Some(session)) => {
+            return tail_session::run(&server(&args.server)?, session, args.after, args.server.json).await;
+        }
+        (Some(run), None) => run,
+        (None, None) => bail!("say which run, or with --session which conversation"),
+    };
     if args.protocol == ProtocolArg::Agui && args.transport == TransportArg::Ws {
         bail!("--transport ws: AG-UI is followed by sse; the frame protocol has both");
     }
     let server = server(&args.server)?;
     // Following waits out a server that is away for a while. One that was never there must not be waited for, so the first
     // question is one that fails.
-    let record = server.run(&args.run).await?;
+    let record = server.run(&run).await?;
     // With everything read already, what is left to tell is how the run ended.
     let ended = record.status().is_ended().then(|| exit::of_status(record.status())).flatten();
     match args.protocol {
@@ -54,10 +62,10 @@ pub async fn tail(args: TailArgs) -> anyhow::Result<Exit> {
                     after.parse().with_context(|| format!("--after {after}: a frame's `seq` is a number"))?
                 }
             };
-            let frames = server.follow(args.run).after(after).transport(transport(args.transport)).start();
+            let frames = server.follow(run).after(after).transport(transport(args.transport)).start();
             follow_frames(frames, args.server.json, false, ended).await
         }
-        ProtocolArg::Agui => follow_events(&server, args.run, args.after, args.server.json, ended).await,
+        ProtocolArg::Agui => follow_events(&server, run, args.after, args.server.json, ended).await,
     }
 }
 

@@ -12,10 +12,12 @@ mod follow;
 mod printer;
 mod prune;
 mod runs;
+mod schema;
 mod serve;
 mod signals;
 mod size;
 mod start;
+mod tail_session;
 mod verify_log;
 
 use std::process::ExitCode;
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
                 None => runs::run(args).await,
             },
             Command::Cancel(args) => cancel::run(args).await,
+            Command::Schema(args) => schema::run(args),
             Command::Check(args) => check::run(args).await,
             Command::VerifyLog(args) => verify_log::run(args),
         }

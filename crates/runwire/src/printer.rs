@@ -60,6 +60,11 @@ impl<W: Write> Printer<W> {
         Printer { out, style, line: Line::Fresh, names: HashMap::new() }
     }
 
+    /// What it prints to.
+    pub fn out(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Prints one frame.
     pub fn frame(&mut self, frame: &Frame) -> io::Result<()> {
         let segment = frame.segment_id.as_ref().map_or_else(String::new, |s| s.as_str().to_owned());

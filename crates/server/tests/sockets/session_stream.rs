@@ -293,3 +293,42 @@ async fn a_holder_follows_its_own_runs_of_a_session() {
         assert_eq!(bodies(&frames(&mut reader, count).await), logs(&server, &[&run_id]).await, "{token}");
     }
 }
+
+#[tokio::test]
+async fn the_client_follows_a_session_across_recycled_connections_and_new_runs() {
+    use futures_util::StreamExt as _;
+    use runwire_client::{Backoff, SessionFollowed};
+
+    let (steps, driver) = stepped();
+    let options = |o: &mut runwire_server::ServerOptions| {
+        o.stream_max_age = Some(Duration::from_millis(40));
+        o.retry = Duration::from_millis(1);
+    };
+    let server = Setup::new().agent("held", driver).options(options).start().await;
+    let mut run_ids = vec![run(&server, "held").await];
+    let client = runwire_client::Server::new(&server.url("/"), None).unwrap();
+    let backoff = Backoff { first: Duration::from_millis(1), ..Backoff::default() };
+    let mut frames = client.follow_session("s").backoff(backoff).start();
+    let (mut got, mut cuts) = (Vec::new(), 0);
+    let mut ends = 0;
+    while ends < 4 {
+        match soon(frames.next()).await.unwrap().unwrap() {
+            SessionFollowed::Frame { cursor, body, .. } => {
+                ends += usize::from(body.windows(9).any(|w| w == b"\"run.end\""));
+                got.push((cursor, String::from_utf8(body.to_vec()).unwrap()));
+            }
+            SessionFollowed::Disconnected { .. } => {
+                cuts += 1;
+                steps.say("after a cut");
+                match cuts {
+                    1..=3 => run_ids.push(run(&server, "demo").await),
+                    5 => steps.complete(),
+                    _ => {}
+                }
+            }
+            SessionFollowed::Connected { .. } => {}
+        }
+    }
+    assert!(cuts >= 5);
+    whole(&server, &got, &run_ids.iter().collect::<Vec<_>>()).await;
+}

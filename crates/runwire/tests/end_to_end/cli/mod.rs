@@ -4,3 +4,4 @@ mod demo;
 mod follow;
 mod refusals;
 mod serve;
+mod session;
