@@ -1,21 +1,22 @@
 //! Creates runs, owns their tasks, stops them.
 
+mod resuming;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeStatus, RunAgentInput, UserMessage};
+use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, RunAgentInput, UserMessage};
 use runwire_bridge::{LogState, Recorder};
-use runwire_frame::{RunStatus, Suspend};
+use runwire_frame::RunStatus;
 use runwire_store::{
-    Added, AppendError, Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, Retention, RunFilter,
-    RunRecord, Store, Tombstone,
+    AppendError, Appender, CreateError, Created, NewRun, ReadError, Retention, RunRecord, Store, Tombstone,
 };
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::answers::LeftOut;
 use crate::clock::now;
 use crate::driver::{Agent, Exchange};
 use crate::execution::Execution;
@@ -150,8 +151,8 @@ impl Engine {
         Ok(recovered)
     }
 
-    /// Creates a run and starts it, or finds the one that the same request started before, or, when the input answers
-    /// a suspended run of its session, goes on with that.
+    /// Creates a run and starts it, or finds the one that the same request started before, or, when a run of
+    /// the session waits for an answer, goes on with that, or has it ask again.
     ///
     /// # Errors
     /// [`CreateRunError`]; nothing was started then. Dropping the future may leave a run that was started: the repeated
@@ -173,19 +174,17 @@ impl Engine {
         // From here on the work must not be torn in two by a client that leaves.
         let engine = self.clone();
         let agent = agent.clone();
-        let task = self.inner.tasks.spawn(async move {
-            if input.resume().is_empty() {
-                engine.create_new(agent, create, run_id, input, digest).await
-            } else {
-                engine.continue_suspended(agent, create, input, digest).await
-            }
-        });
+        let task = self
+            .inner
+            .tasks
+            .spawn(async move { engine.create_or_continue(agent, create, run_id, input, digest).await });
         match task.await {
             Ok(started) => started,
             Err(_) => Err(CreateRunError::ShuttingDown),
         }
     }
 
+    /// `left_out` are the entries that the input's `resume` had and that answered nothing.
     async fn create_new(
         &self,
         agent: Agent,
@@ -193,6 +192,7 @@ impl Engine {
         run_id: String,
         input: RunAgentInput,
         digest: String,
+        left_out: LeftOut,
     ) -> Result<Started, CreateRunError> {
         let store = &self.inner.store;
         let session_id = input.thread_id.clone();
@@ -235,119 +235,8 @@ impl Engine {
                 return Err(error.into());
             }
         };
-        self.start(agent, &record, input, Continued::new(&run_id), appender, hold);
+        self.start(agent, &record, input, Continued::new(&run_id, left_out), appender, hold);
         Ok(Started { record, exchange_id, existing: false })
-    }
-
-    async fn continue_suspended(
-        &self,
-        agent: Agent,
-        create: CreateRun,
-        input: RunAgentInput,
-        digest: String,
-    ) -> Result<Started, CreateRunError> {
-        let store = &self.inner.store;
-        let session_id = input.thread_id.clone();
-        let exchange_id = input.run_id.clone();
-        self.check_session(&session_id, create.principal.as_deref()).await?;
-        let exchange =
-            ExchangeRecord { session_id: session_id.clone(), exchange_id: exchange_id.clone(), input_digest: digest };
-        let principal = create.principal.as_deref();
-        let known = match self.known(&exchange).await {
-            Err(CreateRunError::Read(ReadError::Removed(tombstone))) => return Err(removed(tombstone, principal)),
-            known => known?,
-        };
-        let waiting = match known {
-            // A server that died between taking the answer and acting on it left the run waiting: it goes on now.
-            Some((record, true)) if record.status == RunStatus::Suspended.as_str() => Some(record),
-            Some((record, same_input)) => return existing(record, same_input, exchange_id, principal),
-            None => {
-                let filter = RunFilter {
-                    agent_id: Some(agent.id.clone()),
-                    session_id: Some(session_id.clone()),
-                    status: vec![RunStatus::Suspended.as_str().to_owned()],
-                    limit: 1,
-                    ..RunFilter::default()
-                };
-                store.runs(filter).await?.into_iter().next()
-            }
-        };
-        let Some(waiting) = waiting else { return self.too_late(exchange, principal).await };
-        let run_id = waiting.run_id.clone();
-        // Of two answers, or an answer and a stop, one has the run; the other comes too late, unless it is the same.
-        let Some(hold) = self.inner.runs.hold_in_turn(&run_id).await else {
-            return self.too_late(exchange, principal).await;
-        };
-        match self.take_up(&waiting, &input, exchange).await {
-            Ok(TakenUp::Continues(continued, appender)) => {
-                self.start(agent, &waiting, input, continued, appender, hold);
-                Ok(Started { record: waiting, exchange_id, existing: false })
-            }
-            other => {
-                if hold.release() {
-                    // It was asked to stop while it looked as if it would go on.
-                    self.cancel(&run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
-                }
-                match other? {
-                    TakenUp::Known { record, same_input } => existing(record, same_input, exchange_id, principal),
-                    TakenUp::Continues(..) => unreachable!("continuing was handled above"),
-                }
-            }
-        }
-    }
-
-    /// The run that the exchange names, if it was made before, and whether its input was the same.
-    async fn known(&self, exchange: &ExchangeRecord) -> Result<Option<(RunRecord, bool)>, CreateRunError> {
-        let found = self.inner.store.run_by_exchange(&exchange.session_id, &exchange.exchange_id).await?;
-        Ok(found.map(|(record, digest)| (record, digest == exchange.input_digest)))
-    }
-
-    /// No run waits for this answer: it was given before, a moment ago perhaps, or there is nothing to answer.
-    async fn too_late(&self, exchange: ExchangeRecord, principal: Option<&str>) -> Result<Started, CreateRunError> {
-        match self.known(&exchange).await? {
-            Some((record, same_input)) => existing(record, same_input, exchange.exchange_id, principal),
-            None => Err(CreateRunError::NothingSuspended { session_id: exchange.session_id }),
-        }
-    }
-
-    /// Makes the exchange one of the suspended run, and this engine the run's owner.
-    async fn take_up(
-        &self,
-        waiting: &RunRecord,
-        input: &RunAgentInput,
-        exchange: ExchangeRecord,
-    ) -> Result<TakenUp, CreateRunError> {
-        let store = &self.inner.store;
-        let run_id = &waiting.run_id;
-        // What the exchange before this one wrote has to be there to be read.
-        if let Some(before) = self.inner.runs.lingering(run_id) {
-            before.progress().flush().await?;
-        }
-        let log = read_log(store, run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
-        // Read again, now that nobody else can add it. An exchange that never began is none yet.
-        let known = self.known(&exchange).await?;
-        let accepted = known.is_some();
-        if let Some((record, same_input)) = known
-            && (!same_input || record.run_id != *run_id || log.exchanges.contains(&exchange.exchange_id))
-        {
-            return Ok(TakenUp::Known { record, same_input });
-        }
-        if log.state.status() != RunStatus::Suspended {
-            return Err(CreateRunError::NothingSuspended { session_id: exchange.session_id });
-        }
-        let interrupts = asked(log.suspend.as_ref());
-        check_answers(run_id, &interrupts, input)?;
-        if !accepted {
-            // What was accepted in time stays so, also when a server died over it.
-            check_in_time(run_id, &interrupts, input, now().unix_millis())?;
-        }
-        if let Added::Existing { record, same_input } = store.add_exchange(run_id, exchange).await?
-            && (!same_input || record.run_id != *run_id)
-        {
-            return Ok(TakenUp::Known { record: *record, same_input });
-        }
-        let appender = store.take_ownership(run_id).await?;
-        Ok(TakenUp::Continues(Continued { state: log.state, interrupts }, appender))
     }
 
     /// A session belongs to whoever started its first run.
@@ -369,7 +258,7 @@ impl Engine {
         appender: Appender,
         hold: Hold,
     ) {
-        let Continued { state, interrupts } = continued;
+        let Continued { state, interrupts, left_out } = continued;
         let resumed = state.status() == RunStatus::Suspended;
         let identity = Identity {
             agent_id: agent.id.clone(),
@@ -380,7 +269,7 @@ impl Engine {
             principal: record.principal.clone(),
         };
         let input = Arc::new(input);
-        let core = RunCore::new(identity, input.clone(), state, appender);
+        let core = RunCore::new(identity, input.clone(), left_out, state, appender);
         let own = core.clone();
         let stop = CancellationToken::new();
         let run_id = record.run_id.clone();
@@ -491,14 +380,6 @@ impl Engine {
     }
 }
 
-/// What taking a suspended run up for its next exchange came to.
-enum TakenUp {
-    /// It goes on from here.
-    Continues(Continued, Appender),
-    /// The exchange had been made before.
-    Known { record: RunRecord, same_input: bool },
-}
-
 /// The exchange names a run that retention removed. Whose it was decides what may be told of it.
 fn removed(tombstone: Box<Tombstone>, principal: Option<&str>) -> CreateRunError {
     if principal.is_some() && tombstone.principal.as_deref() != principal {
@@ -507,19 +388,24 @@ fn removed(tombstone: Box<Tombstone>, principal: Option<&str>) -> CreateRunError
     CreateRunError::Removed(tombstone)
 }
 
-/// Where the log of a run stands, and what it waited for there.
+/// Where an exchange of a run begins.
 struct Continued {
+    /// What the run's log says so far.
     state: LogState,
+    /// What the run waited for.
     interrupts: Vec<Interrupt>,
+    /// The entries that the input's `resume` had and that answered nothing.
+    left_out: LeftOut,
 }
 
 impl Continued {
     /// The empty log of a run that begins.
-    fn new(run_id: &str) -> Continued {
-        Continued { state: LogState::new(run_id), interrupts: Vec::new() }
+    fn new(run_id: &str, left_out: LeftOut) -> Continued {
+        Continued { state: LogState::new(run_id), interrupts: Vec::new(), left_out }
     }
 }
 
+/// The answer to a request that was made before.
 fn existing(
     record: RunRecord,
     same_input: bool,
@@ -534,51 +420,6 @@ fn existing(
         return Err(CreateRunError::OtherInput { session_id, exchange_id });
     }
     Ok(Started { record, exchange_id, existing: true })
-}
-
-/// The interrupts that a suspended run waits for. Whatever has an id has to be answered, also when a driver wrote more
-/// into its contract than an interrupt has.
-fn asked(suspend: Option<&Suspend>) -> Vec<Interrupt> {
-    let interrupts = suspend.and_then(|s| s.resume_contract.get("interrupts")).and_then(|i| i.as_array());
-    let read = |interrupt: &Value| {
-        let whole = serde_json::from_value(interrupt.clone()).ok();
-        whole.or_else(|| Some(Interrupt::new(interrupt.get("id")?.as_str()?, String::new())))
-    };
-    interrupts.into_iter().flatten().filter_map(read).collect()
-}
-
-/// Every interrupt has one entry. An entry that names another interrupt answers nothing, and is no reason to refuse.
-fn check_answers(run_id: &str, interrupts: &[Interrupt], input: &RunAgentInput) -> Result<(), CreateRunError> {
-    let entries = |interrupt: &Interrupt| input.resume().iter().filter(|e| e.interrupt_id == interrupt.id).count();
-    let missing: Vec<String> = interrupts.iter().filter(|i| entries(i) == 0).map(|i| i.id.clone()).collect();
-    if !missing.is_empty() {
-        return Err(CreateRunError::ResumeIncomplete { run_id: run_id.to_owned(), missing });
-    }
-    match interrupts.iter().find(|i| entries(i) > 1) {
-        Some(twice) => Err(CreateRunError::AnsweredTwice { run_id: run_id.to_owned(), interrupt: twice.id.clone() }),
-        None => Ok(()),
-    }
-}
-
-/// An interrupt that has expired can be given up, but not answered.
-fn check_in_time(
-    run_id: &str,
-    interrupts: &[Interrupt],
-    input: &RunAgentInput,
-    now_unix_millis: i64,
-) -> Result<(), CreateRunError> {
-    let resolved = |interrupt: &&Interrupt| {
-        let mut entries = input.resume().iter();
-        entries.any(|entry| entry.interrupt_id == interrupt.id && entry.status == ResumeStatus::Resolved)
-    };
-    match interrupts.iter().filter(resolved).find(|interrupt| interrupt.has_expired(now_unix_millis)) {
-        Some(late) => Err(CreateRunError::AnswerTooLate {
-            run_id: run_id.to_owned(),
-            interrupt: late.id.clone(),
-            expires_at: late.expires_at.clone().unwrap_or_default(),
-        }),
-        None => Ok(()),
-    }
 }
 
 /// Ids that the caller left out are made here: a new thread, and an AG-UI run that is the run itself.

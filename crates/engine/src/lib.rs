@@ -6,6 +6,7 @@
 //!
 //! A client's connection is no part of this: a run neither needs a reader nor ends when one leaves (G9).
 
+mod answers;
 mod clock;
 mod driver;
 pub mod drivers;

@@ -5,6 +5,7 @@ use runwire_frame::{Data, DecodeError, ErrorCode, Frame, RunStart, RunStatus, Se
 use runwire_store::{AppendError, Appender, OwnershipError, ReadError, RunRecord, Store};
 use serde_json::Map;
 
+use crate::answers::asked;
 use crate::clock::now;
 use crate::writer::to_append;
 
@@ -52,6 +53,8 @@ pub enum RecoverError {
 pub(crate) struct StoredLog {
     pub state: LogState,
     pub suspend: Option<Suspend>,
+    /// The ids of all interrupts that it ever raised.
+    pub raised: Vec<String>,
     /// The AG-UI ids of the exchanges that have begun in it.
     pub exchanges: Vec<String>,
 }
@@ -59,7 +62,7 @@ pub(crate) struct StoredLog {
 /// Reads a whole log.
 pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, RecoverError> {
     const PAGE: usize = 1024;
-    let mut log = StoredLog { state: LogState::new(run_id), suspend: None, exchanges: Vec::new() };
+    let mut log = StoredLog { state: LogState::new(run_id), suspend: None, raised: Vec::new(), exchanges: Vec::new() };
     loop {
         let page = store.read(run_id, log.state.head(), PAGE).await?;
         if page.is_empty() {
@@ -77,6 +80,7 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
             let id = begun.and_then(|agui| agui.get("runId")).and_then(|id| id.as_str());
             log.exchanges.extend(id.map(str::to_owned));
             if let Data::Suspend(suspend) = frame.data {
+                log.raised.extend(asked(&suspend).into_iter().map(|interrupt| interrupt.id));
                 log.suspend = Some(suspend);
             }
         }

@@ -97,21 +97,33 @@ pub enum CreateRunError {
         /// When it expired, as the agent wrote it.
         expires_at: String,
     },
-    /// `resume` answers an interrupt more than once.
+    /// `resume` has two entries for one interrupt, and only one can be its answer.
+    #[error("`resume` has more than one entry for the interrupt `{interrupt_id}`")]
+    ResumeRepeated {
+        /// The interrupt.
+        interrupt_id: String,
+    },
+    /// `resume` answers interrupts that wait no longer: they were answered before, or their run was stopped.
     #[error(
-        "`resume` answers interrupt `{interrupt}` of the suspended run `{run_id}` more than once; one entry decides it"
+        "`resume` answers {}, for which run `{run_id}` of this thread does not wait any more: it was answered before, or \
+         stopped", list(.resolved)
     )]
-    AnsweredTwice {
+    AlreadyResolved {
+        /// The run that raised them.
+        run_id: String,
+        /// The interrupts among the entries that it raised.
+        resolved: Vec<String>,
+    },
+    /// A prompt came to a session whose suspended run waits for something else.
+    #[error(
+        "the suspended run `{run_id}` of this session waits for {}; answer that first, with an `input` that has `resume`, \
+         or cancel the run", list(.interrupts)
+    )]
+    WaitsForAnswer {
         /// The run that waits.
         run_id: String,
-        /// The interrupt.
-        interrupt: String,
-    },
-    /// `resume` is given, and nothing waits for it.
-    #[error("`resume` is given, and no run of thread `{session_id}` waits for an answer")]
-    NothingSuspended {
-        /// The session.
-        session_id: String,
+        /// The interrupts that are open.
+        interrupts: Vec<String>,
     },
     /// The ids name a run that retention removed. It is not run again.
     #[error("{0}")]
@@ -139,7 +151,8 @@ pub enum CreateRunError {
     Log(String),
 }
 
-fn list(names: &[String]) -> String {
+/// The names in a sentence.
+pub(crate) fn list(names: &[String]) -> String {
     match names {
         [] => "none".to_owned(),
         names => names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "),

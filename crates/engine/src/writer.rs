@@ -17,6 +17,7 @@ use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progres
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
+use crate::answers::LeftOut;
 use crate::clock::now;
 use crate::said::{self, within_depth};
 use crate::segment::Segment;
@@ -81,6 +82,8 @@ pub(crate) struct Identity {
 pub(crate) struct RunCore {
     identity: Identity,
     input: Arc<RunAgentInput>,
+    /// What the input's `resume` said beyond `input`: told as soon as the exchange begins.
+    left_out: LeftOut,
     inner: Mutex<Inner>,
     progress: Progress,
     /// Wakes [`RunCore::flush_when_due`] when deltas begin to wait.
@@ -91,12 +94,13 @@ impl RunCore {
     pub(crate) fn new(
         identity: Identity,
         input: Arc<RunAgentInput>,
+        left_out: LeftOut,
         state: LogState,
         appender: Appender,
     ) -> Arc<RunCore> {
         let progress = appender.progress();
         let inner = Mutex::new(Inner { phase: Phase::Waiting(state), appender, stopping: false });
-        Arc::new(RunCore { identity, input, inner, progress, pending: Notify::new() })
+        Arc::new(RunCore { identity, input, left_out, inner, progress, pending: Notify::new() })
     }
 
     pub(crate) fn progress(&self) -> &Progress {
@@ -114,18 +118,8 @@ impl RunCore {
         let Phase::Waiting(state) = &inner.phase else { return };
         let started = started.filter(|started| said::started_can_be_told(started));
         let mut agui = started.map(started_members).unwrap_or_default();
-        let given = [
-            ("runId", Some(Value::from(self.input.run_id.clone()))),
-            ("parentRunId", self.input.parent_run_id.clone().map(Value::from)),
-            // Whoever did not make the request can still see what the agent was asked.
-            ("input", serde_json::to_value(&*self.input).ok()),
-        ];
-        for (key, value) in given {
-            if let Some(value) = value
-                && !agui.contains_key(key)
-            {
-                agui.insert(key.to_owned(), value);
-            }
+        for (key, value) in exchange_members(&self.input) {
+            agui.entry(key).or_insert(value);
         }
         let mut recorder = if state.status() == RunStatus::Suspended {
             let resolved_by = self.identity.principal.clone();
@@ -142,6 +136,7 @@ impl RunCore {
             };
             Recorder::start(state.clone(), now(), start)
         };
+        self.left_out.tell(&mut recorder, now());
         if inner.stopping {
             recorder.cancelling(now());
         }
@@ -234,6 +229,15 @@ impl Inner {
     fn append(&mut self, recorded: Recorded) -> Result<(), AppendError> {
         self.appender.enqueue(to_append(recorded))
     }
+}
+
+/// What the first frame of an exchange says of its input beyond the frame: whoever did not make the request can still see
+/// what the agent was asked.
+pub(crate) fn exchange_members(input: &RunAgentInput) -> Map<String, Value> {
+    let mut members = Map::from_iter([("runId".to_owned(), Value::from(input.run_id.clone()))]);
+    members.extend(input.parent_run_id.clone().map(|id| ("parentRunId".to_owned(), Value::from(id))));
+    members.extend(serde_json::to_value(input).ok().map(|input| ("input".to_owned(), input)));
+    members
 }
 
 /// What was recorded, as the store takes it: bodies encoded once, and the run's record kept in step with the log.

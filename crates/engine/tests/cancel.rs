@@ -271,7 +271,7 @@ async fn a_suspended_run_is_stopped_where_it_waits() {
         "the exchange had ended, and a second ending may not follow"
     );
     let late = bed.create(request("asking", answers("t", "r2", &["i1"]))).await.unwrap_err();
-    assert!(matches!(late, CreateRunError::NothingSuspended { .. }), "{late}");
+    assert!(matches!(late, CreateRunError::AlreadyResolved { .. }), "{late}");
     assert_eq!(executed.load(Ordering::SeqCst), 1);
 }
 
@@ -309,7 +309,7 @@ async fn of_an_answer_and_a_stop_at_once_each_may_win_and_the_log_says_which() {
         assert_one_outcome(&log);
         match answered {
             Ok(_) => assert!(["completed", "cancelled"].contains(&log.ending()), "{}", log.dump()),
-            Err(CreateRunError::NothingSuspended { .. }) => assert_eq!(log.ending(), "cancelled"),
+            Err(CreateRunError::AlreadyResolved { .. }) => assert_eq!(log.ending(), "cancelled"),
             Err(other) => panic!("{other}"),
         }
     }

@@ -173,16 +173,23 @@ impl From<CreateRunError> for Problem {
             CreateRunError::UnknownAgent { .. } => Problem::new(StatusCode::NOT_FOUND, "Agent not found", detail),
             CreateRunError::OtherInput { .. } => Problem::new(StatusCode::CONFLICT, "Other input", detail),
             CreateRunError::SessionNotYours { .. } => Problem::new(StatusCode::FORBIDDEN, "Not yours", detail),
-            CreateRunError::NothingSuspended { .. } => Problem::new(StatusCode::CONFLICT, "Nothing to resume", detail),
+            CreateRunError::AlreadyResolved { run_id, .. } => {
+                Problem::new(StatusCode::CONFLICT, "Already resolved", detail).with("run_id", run_id)
+            }
+            CreateRunError::WaitsForAnswer { run_id, interrupts } => {
+                Problem::new(StatusCode::CONFLICT, "Waits for an answer", detail)
+                    .with("run_id", run_id)
+                    .with("missing", interrupts)
+            }
+            CreateRunError::ResumeRepeated { .. } => {
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Resume ambiguous", detail)
+            }
             CreateRunError::ResumeIncomplete { missing, .. } => {
                 Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Resume incomplete", detail).with("missing", missing)
             }
             CreateRunError::Removed(tombstone) => Problem::removed(&tombstone),
             CreateRunError::AnswerTooLate { .. } => {
                 Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Answer too late", detail)
-            }
-            CreateRunError::AnsweredTwice { .. } => {
-                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Answered twice", detail)
             }
             CreateRunError::ShuttingDown => Problem::unavailable(&detail),
             error @ (CreateRunError::Create(_)

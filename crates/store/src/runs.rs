@@ -213,15 +213,19 @@ pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Ve
     let mut wanted: Vec<String> = vec![KEPT.to_owned()];
     let mut values: Vec<Sql> = Vec::new();
     let equal = [("agent_id", &filter.agent_id), ("session_id", &filter.session_id), ("principal", &filter.principal)];
+    // A session has few runs, an agent or a status may have nearly all of them: where the session is given, its index is
+    // the one to use, and `+` keeps SQLite from another.
+    let others = if filter.session_id.is_some() { "+" } else { "" };
     for (column, value) in equal {
         if let Some(value) = value {
-            wanted.push(format!("runs.{column} = ?"));
+            let other = if column == "session_id" { "" } else { others };
+            wanted.push(format!("{other}runs.{column} = ?"));
             values.push(Sql::Text(value.clone()));
         }
     }
     if !filter.status.is_empty() {
         let marks = vec!["?"; filter.status.len()].join(", ");
-        wanted.push(format!("runs.status IN ({marks})"));
+        wanted.push(format!("{others}runs.status IN ({marks})"));
         values.extend(filter.status.iter().cloned().map(Sql::Text));
     }
     if let Some(before) = &filter.before {

@@ -4,7 +4,7 @@ use runwire_engine::CreateRunError;
 use runwire_frame::{Data, RunStatus};
 use serde_json::{Value, json};
 
-use crate::fixture::{answers, request, so_far};
+use crate::fixture::{answers, input, request, so_far};
 use crate::server::{Answer, Seen, Server};
 use crate::{RUN, THREAD, ask, front, message, underway, with};
 
@@ -92,6 +92,28 @@ async fn an_answer_that_leaves_an_interrupt_open_does_not_reach_the_agent() {
     assert!(refused.to_string().contains("`i2`"), "{refused}");
     assert_eq!(server.seen().len(), 1, "nothing was started");
     assert_eq!(so_far(&bed.store, &run_id).await.frames, before.frames);
+}
+
+/// basic/patterns/interrupt-resume, "Resuming": a consumer MUST NOT continue past an interrupt it has no entry for, before
+/// anything is sent. Towards the agent this server is the consumer.
+#[tokio::test]
+async fn an_input_without_answers_does_not_reach_the_agent_that_waits() {
+    let server = Server::start(asking).await;
+    let bed = front(server.url());
+    let run_id = ask(&bed).await;
+    bed.reaches(&run_id, RunStatus::Suspended).await;
+    let other = bed.create(request("upstream", input(THREAD, "run-2"))).await.unwrap();
+    assert_eq!(other.record.run_id, run_id);
+    let log = so_far(&bed.store, &run_id).await;
+    assert_eq!(log.last_event()["runId"], "run-2");
+    assert_eq!(log.last_event()["outcome"]["interrupts"].as_array().map(Vec::len), Some(2));
+    assert_eq!(server.seen().len(), 1, "nothing was sent");
+    // The agent gets the answers to what it asked, and nothing that it did not.
+    bed.create(request("upstream", answers(THREAD, "run-3", &["i1", "i2", "i3"]))).await.unwrap();
+    bed.ended(&run_id).await;
+    let entries = &server.seen()[1].body["resume"];
+    let ids: Vec<&Value> = entries.as_array().into_iter().flatten().map(|entry| &entry["interruptId"]).collect();
+    assert_eq!(ids, ["i1", "i2"]);
 }
 
 #[tokio::test]

@@ -146,7 +146,7 @@ async fn an_interrupt_that_has_not_expired_or_names_no_time_can_be_answered() {
 async fn an_interrupt_that_is_answered_twice_is_refused_and_nothing_is_sent() {
     let (server, bed, run_id) = asking(Value::Null).await;
     let refused = bed.create(request("upstream", answers(THREAD, "run-2", &["i1", "i1"]))).await.unwrap_err();
-    assert!(matches!(&refused, CreateRunError::AnsweredTwice { interrupt, .. } if interrupt == "i1"), "{refused}");
+    assert!(matches!(&refused, CreateRunError::ResumeRepeated { interrupt_id } if interrupt_id == "i1"), "{refused}");
     assert_eq!(server.seen().len(), 1);
     assert_eq!(bed.record(&run_id).await.status, "suspended");
 }

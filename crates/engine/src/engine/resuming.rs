@@ -1,0 +1,230 @@
+//! Inputs to a session whose run waits for an answer: one that answers goes on with that run, one that does not is told
+//! again what the run waits for.
+
+use runwire_agui::RunAgentInput;
+use runwire_bridge::{Recorder, Suspension};
+use runwire_frame::{NoticeLevel, RunStatus};
+use runwire_store::{Added, Appender, ExchangeRecord, ReadError, RunFilter, RunRecord};
+use serde_json::{Map, Value};
+
+use super::{Continued, Engine, existing, removed};
+use crate::answers::{LeftOut, asked, expired, repeated, unanswered};
+use crate::clock::now;
+use crate::driver::Agent;
+use crate::recovery::{StoredLog, read_log};
+use crate::request::{CreateRun, CreateRunError, RunRequest, Started, list};
+use crate::writer::{exchange_members, to_append};
+
+/// What an input came to that found a suspended run in its session.
+enum TakenUp {
+    /// The run goes on from here.
+    Continues(Continued, Appender),
+    /// The input answered nothing: what the run waits for is said again, in an exchange of its own.
+    AskedAgain(RunRecord),
+    /// The exchange had been made before.
+    Known { record: RunRecord, same_input: bool },
+    /// Somebody else was quicker: the run does not wait any more.
+    WaitsNoMore,
+}
+
+impl Engine {
+    /// Goes on with the suspended run of the input's session, asks again what that waits for, or starts a new run.
+    pub(super) async fn create_or_continue(
+        &self,
+        agent: Agent,
+        create: CreateRun,
+        run_id: String,
+        mut input: RunAgentInput,
+        digest: String,
+    ) -> Result<Started, CreateRunError> {
+        if let Some(interrupt_id) = repeated(&input) {
+            return Err(CreateRunError::ResumeRepeated { interrupt_id: interrupt_id.to_owned() });
+        }
+        let exchange = ExchangeRecord {
+            session_id: input.thread_id.clone(),
+            exchange_id: input.run_id.clone(),
+            input_digest: digest.clone(),
+        };
+        let exchange_id = exchange.exchange_id.clone();
+        let principal = create.principal.as_deref();
+        if let Some(mut waiting) = self.newest_run(&agent, &exchange, &[RunStatus::Suspended]).await? {
+            self.check_session(&exchange.session_id, principal).await?;
+            match self.known(&exchange, principal).await? {
+                // A server that died between taking the input and acting on it left the run waiting: it is acted on now.
+                Some((record, true)) if record.status == RunStatus::Suspended.as_str() => waiting = record,
+                Some((record, same_input)) => return existing(record, same_input, exchange_id, principal),
+                None => {}
+            }
+            // Of two answers, or an answer and a stop, one has the run; the other finds that it waits no more.
+            if let Some(hold) = self.inner.runs.hold_in_turn(&waiting.run_id).await {
+                let taken = self.take_up(&waiting, &mut input, &create, exchange.clone()).await;
+                if let Ok(TakenUp::Continues(continued, appender)) = taken {
+                    self.start(agent, &waiting, input, continued, appender, hold);
+                    return Ok(Started { record: waiting, exchange_id, existing: false });
+                }
+                if hold.release() {
+                    // It was asked to stop while it looked as if it would go on.
+                    self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+                }
+                match taken? {
+                    TakenUp::Known { record, same_input } => {
+                        return existing(record, same_input, exchange_id, principal);
+                    }
+                    TakenUp::AskedAgain(record) => return Ok(Started { record, exchange_id, existing: false }),
+                    TakenUp::WaitsNoMore => {}
+                    TakenUp::Continues(..) => unreachable!("continuing was handled above"),
+                }
+            }
+        }
+        let mut left_out = LeftOut::default();
+        if !input.resume().is_empty() {
+            self.check_session(&exchange.session_id, principal).await?;
+            if let Some((record, same_input)) = self.known(&exchange, principal).await? {
+                return existing(record, same_input, exchange_id, principal);
+            }
+            self.check_unresolved(&agent, &exchange, &input).await?;
+            left_out = LeftOut::take(&mut input, &[]);
+        }
+        self.create_new(agent, create, run_id, input, digest, left_out).await
+    }
+
+    /// The newest run of the agent in the exchange's session, of all or of those in one of these states.
+    async fn newest_run(
+        &self,
+        agent: &Agent,
+        exchange: &ExchangeRecord,
+        statuses: &[RunStatus],
+    ) -> Result<Option<RunRecord>, CreateRunError> {
+        let filter = RunFilter {
+            agent_id: Some(agent.id.clone()),
+            session_id: Some(exchange.session_id.clone()),
+            status: statuses.iter().map(|status| status.as_str().to_owned()).collect(),
+            limit: 1,
+            ..RunFilter::default()
+        };
+        Ok(self.inner.store.runs(filter).await?.into_iter().next())
+    }
+
+    /// The run that the exchange names, if it was made before, and whether its input was the same.
+    async fn known(
+        &self,
+        exchange: &ExchangeRecord,
+        principal: Option<&str>,
+    ) -> Result<Option<(RunRecord, bool)>, CreateRunError> {
+        match self.inner.store.run_by_exchange(&exchange.session_id, &exchange.exchange_id).await {
+            Err(ReadError::Removed(tombstone)) => Err(removed(tombstone, principal)),
+            found => Ok(found?.map(|(record, digest)| (record, digest == exchange.input_digest))),
+        }
+    }
+
+    /// An answer that comes a second time, from another tab for instance, must not have the work done once more.
+    async fn check_unresolved(
+        &self,
+        agent: &Agent,
+        exchange: &ExchangeRecord,
+        input: &RunAgentInput,
+    ) -> Result<(), CreateRunError> {
+        let Some(newest) = self.newest_run(agent, exchange, &[]).await? else { return Ok(()) };
+        let run_id = newest.run_id;
+        let log = self.read(&run_id).await?;
+        let named = input.resume().iter().map(|entry| &entry.interrupt_id);
+        let resolved: Vec<String> = named.filter(|id| log.raised.contains(id)).cloned().collect();
+        if resolved.is_empty() { Ok(()) } else { Err(CreateRunError::AlreadyResolved { run_id, resolved }) }
+    }
+
+    async fn read(&self, run_id: &str) -> Result<StoredLog, CreateRunError> {
+        read_log(&self.inner.store, run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))
+    }
+
+    /// Makes the exchange one of the suspended run, and this engine the run's owner. What of the input answers nothing is
+    /// taken out of it.
+    async fn take_up(
+        &self,
+        waiting: &RunRecord,
+        input: &mut RunAgentInput,
+        create: &CreateRun,
+        exchange: ExchangeRecord,
+    ) -> Result<TakenUp, CreateRunError> {
+        let principal = create.principal.as_deref();
+        let store = &self.inner.store;
+        let run_id = &waiting.run_id;
+        // What the exchange before this one wrote has to be there to be read.
+        if let Some(before) = self.inner.runs.lingering(run_id) {
+            before.progress().flush().await?;
+        }
+        let log = self.read(run_id).await?;
+        // Read again, now that nobody else can add it. An exchange that never began is none yet.
+        let known = self.known(&exchange, principal).await?;
+        let accepted = known.is_some();
+        if let Some((record, same_input)) = known
+            && (!same_input || record.run_id != *run_id || log.exchanges.contains(&exchange.exchange_id))
+        {
+            return Ok(TakenUp::Known { record, same_input });
+        }
+        let (RunStatus::Suspended, Some(suspend)) = (log.state.status(), log.suspend.as_ref()) else {
+            return Ok(TakenUp::WaitsNoMore);
+        };
+        let interrupts = asked(suspend);
+        let open: Vec<String> = interrupts.iter().map(|interrupt| interrupt.id.clone()).collect();
+        let missing = unanswered(&open, input);
+        let answers = !input.resume().is_empty();
+        if !missing.is_empty() && answers {
+            return Err(CreateRunError::ResumeIncomplete { run_id: run_id.clone(), missing });
+        }
+        // What was accepted in time stays so, also when a server died over it.
+        if !accepted && let Some(late) = expired(&interrupts, input, now().unix_millis()) {
+            return Err(CreateRunError::AnswerTooLate {
+                run_id: run_id.clone(),
+                interrupt: late.id.clone(),
+                expires_at: late.expires_at.clone().unwrap_or_default(),
+            });
+        }
+        if !answers && matches!(create.request, RunRequest::Prompt { .. }) {
+            return Err(CreateRunError::WaitsForAnswer { run_id: run_id.clone(), interrupts: open });
+        }
+        let left_out = LeftOut::take(input, &open);
+        if let Added::Existing { record, same_input } = store.add_exchange(run_id, exchange).await?
+            && (!same_input || record.run_id != *run_id)
+        {
+            return Ok(TakenUp::Known { record: *record, same_input });
+        }
+        let appender = store.take_ownership(run_id).await?;
+        if answers {
+            return Ok(TakenUp::Continues(Continued { state: log.state, interrupts, left_out }, appender));
+        }
+        ask_again(log, &open, input, appender).await?;
+        let record = store.run(run_id).await?;
+        Ok(TakenUp::AskedAgain(record.unwrap_or_else(|| waiting.clone())))
+    }
+}
+
+/// Writes an exchange that does nothing and waits for what the one before it waited for.
+async fn ask_again(
+    log: StoredLog,
+    open: &[String],
+    input: &RunAgentInput,
+    mut appender: Appender,
+) -> Result<(), CreateRunError> {
+    let Some(suspend) = log.suspend else { return Ok(()) };
+    let what = format!(
+        "the run waits for {}, which the input does not answer; nothing was done, and it is asked again",
+        list(open)
+    );
+    tracing::warn!(session_id = %input.thread_id, exchange_id = %input.run_id, "{what}");
+    let ids = Map::from_iter([("interruptIds".to_owned(), Value::from(open.to_vec()))]);
+    let mut recorder = Recorder::resume(log.state, now(), None, Some(exchange_members(input)));
+    recorder.notice(now(), NoticeLevel::Warning, "interrupts_unanswered", what, Some(ids));
+    let suspension = Suspension {
+        kind: suspend.kind,
+        contract: suspend.resume_contract,
+        prompt: suspend.prompt,
+        deadline: suspend.deadline_at,
+        // The exchange that raised them has reported its own.
+        usage: Vec::new(),
+        agui: None,
+    };
+    // In one piece, so that no crash leaves it half done.
+    appender.enqueue(to_append(recorder.suspend(now(), suspension).0))?;
+    appender.progress().flush().await?;
+    Ok(())
+}
