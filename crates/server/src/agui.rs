@@ -5,7 +5,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use runwire_agui::{Declaration, Peer, TransportCapabilities, proto};
+use runwire_agui::{Declaration, TransportCapabilities};
 use runwire_engine::{CreateRun, RunRequest};
 use runwire_store::ReadError;
 use serde_json::Value;
@@ -34,9 +34,6 @@ pub(crate) async fn run(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let accepted = Accepted::of(&headers);
-    if !accepted.any() {
-        return Err(not_acceptable());
-    }
     check_depth(&body)?;
     let after = query.event_cursor(&headers)?;
     let input: Value =
@@ -64,7 +61,7 @@ pub(crate) async fn run(
     }
     let declaration = Declaration::of(input.protocol_version.as_deref());
     let peer = declaration.peer();
-    let binding = accepted.binding(peer, after.is_some()).ok_or_else(not_acceptable)?;
+    let binding = accepted.binding(peer, after.is_some());
     let create = CreateRun {
         agent_id,
         request: RunRequest::Input(Box::new(input)),
@@ -149,8 +146,7 @@ pub(crate) async fn follow(
         return Err(Problem::past_head(record.head));
     }
     let tail = app.store().tail(&run_id, 0).await.map_err(|e| Problem::from_tail(e, &run_id))?;
-    // Whoever takes neither gets Server-Sent Events all the same: this resource has no other form.
-    let binding = Accepted::of(&headers).binding(Peer::Current, after.is_some()).unwrap_or(Binding::Sse);
+    let binding = Accepted::of(&headers).binding(Peer::Current, after.is_some());
     let (store, scope) = (app.store().clone(), Scope::WholeRun);
     let mut source = ProjectionSource::new(store, &run_id, tail, Peer::Current, binding, scope, after);
     // A reader that has everything is told so (G6). Only the events say whether it has: the last frame can have several
@@ -186,16 +182,4 @@ impl Source for Begun {
             None => self.source.next().await,
         }
     }
-}
-
-pub(crate) fn not_acceptable() -> Problem {
-    Problem::new(
-        StatusCode::NOT_ACCEPTABLE,
-        "Not acceptable",
-        format!(
-            "a run is answered with text/event-stream, or with {} when that is asked for and no cursor is given; \
-             `Accept` takes neither",
-            proto::MEDIA_TYPE
-        ),
-    )
 }

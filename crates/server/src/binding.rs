@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, header};
 use runwire_agui::proto;
-use runwire_bridge::Peer;
+use runwire_agui::Peer;
 
 /// A form of events over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,27 +45,16 @@ impl Accepted {
         }
     }
 
-    /// Whether there is a binding at all that the request takes.
-    pub(crate) fn any(self) -> bool {
-        self.sse || self.protobuf
-    }
-
-    /// The binding to answer in; `None` when the request takes none that it can be answered in.
+    /// The binding to answer in: protobuf where the request admits it, Server-Sent Events otherwise, also for a request that
+    /// takes neither.
     ///
     /// Protobuf goes to whoever names it. A wildcard admits it too, but it also admits Server-Sent Events, which can be
     /// resumed and which a person can read: so a wildcard gets these, unless it leaves them out. A client from before 1.0
     /// is never taken to mean protobuf by a wildcard. A request with a cursor asks to resume, which is possible in
     /// Server-Sent Events alone.
-    pub(crate) fn binding(self, peer: Peer, cursor: bool) -> Option<Binding> {
-        if self.protobuf_named && !cursor {
-            Some(Binding::Protobuf)
-        } else if self.sse {
-            Some(Binding::Sse)
-        } else if self.protobuf && !cursor && peer == Peer::Current {
-            Some(Binding::Protobuf)
-        } else {
-            None
-        }
+    pub(crate) fn binding(self, peer: Peer, cursor: bool) -> Binding {
+        let by_wildcard = self.protobuf && !self.sse && peer == Peer::Current;
+        if (self.protobuf_named || by_wildcard) && !cursor { Binding::Protobuf } else { Binding::Sse }
     }
 }
 
@@ -102,44 +91,46 @@ mod tests {
             format!("*/*, {PROTO} ; q = 0.001"),
         ] {
             for peer in [Peer::Current, Peer::PreV1] {
-                assert_eq!(accepted(&named).binding(peer, false), Some(Binding::Protobuf), "{named}");
+                assert_eq!(accepted(&named).binding(peer, false), Binding::Protobuf, "{named}");
             }
         }
         for refused in [format!("text/event-stream, {PROTO};q=0"), format!("*/*, {PROTO};q=0.0")] {
-            assert_eq!(accepted(&refused).binding(Peer::Current, false), Some(Binding::Sse), "{refused}");
+            assert_eq!(accepted(&refused).binding(Peer::Current, false), Binding::Sse, "{refused}");
         }
     }
 
     #[test]
     fn server_sent_events_go_to_everybody_else_who_takes_them() {
         let all = Accepted::of(&HeaderMap::new());
-        assert_eq!(all.binding(Peer::Current, false), Some(Binding::Sse));
+        assert_eq!(all.binding(Peer::Current, false), Binding::Sse);
         for value in ["*/*", "text/event-stream", "application/json, text/event-stream;q=0.5", "TEXT/*", "*/*;q=0.1"] {
-            assert_eq!(accepted(value).binding(Peer::Current, false), Some(Binding::Sse), "{value}");
+            assert_eq!(accepted(value).binding(Peer::Current, false), Binding::Sse, "{value}");
         }
     }
 
     #[test]
     fn a_wildcard_that_leaves_out_server_sent_events_means_protobuf_but_not_from_a_client_before_1_0() {
         for value in ["application/*", "text/html, application/*", "*/*, text/event-stream;q=0"] {
-            assert_eq!(accepted(value).binding(Peer::Current, false), Some(Binding::Protobuf), "{value}");
-            assert_eq!(accepted(value).binding(Peer::PreV1, false), None, "{value}");
+            assert_eq!(accepted(value).binding(Peer::Current, false), Binding::Protobuf, "{value}");
+            assert_eq!(accepted(value).binding(Peer::PreV1, false), Binding::Sse, "{value}");
         }
     }
 
     #[test]
     fn a_request_with_a_cursor_is_answered_in_the_binding_that_resumes() {
-        assert_eq!(accepted(&format!("text/event-stream, {PROTO}")).binding(Peer::Current, true), Some(Binding::Sse));
+        assert_eq!(accepted(&format!("text/event-stream, {PROTO}")).binding(Peer::Current, true), Binding::Sse);
         for value in [PROTO, "application/*"] {
-            assert_eq!(accepted(value).binding(Peer::Current, true), None, "{value}");
+            assert_eq!(accepted(value).binding(Peer::Current, true), Binding::Sse, "{value}");
         }
     }
 
+    /// transports/http-protobuf, "Negotiation": protobuf when the request admits it, Server-Sent Events otherwise.
     #[test]
-    fn who_takes_neither_is_told_so() {
+    fn who_takes_neither_gets_server_sent_events() {
         for value in ["application/json", "text/event-stream;q=0", "text/html", ""] {
-            assert!(!accepted(value).any(), "{value}");
-            assert_eq!(accepted(value).binding(Peer::Current, false), None, "{value}");
+            for peer in [Peer::Current, Peer::PreV1] {
+                assert_eq!(accepted(value).binding(peer, false), Binding::Sse, "{value}");
+            }
         }
     }
 }
