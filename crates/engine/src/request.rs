@@ -20,6 +20,17 @@ pub enum RunRequest {
     Input(Box<RunAgentInput>),
 }
 
+impl RunRequest {
+    /// The conversation that it names, if it names one.
+    pub(crate) fn session_id(&self) -> Option<&str> {
+        let session_id = match self {
+            RunRequest::Prompt { session_id, .. } => session_id.as_deref(),
+            RunRequest::Input(input) => Some(&*input.thread_id),
+        };
+        session_id.filter(|id| !id.is_empty())
+    }
+}
+
 /// A run to be created.
 #[derive(Clone, Debug)]
 pub struct CreateRun {

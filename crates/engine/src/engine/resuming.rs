@@ -47,7 +47,12 @@ impl Engine {
         };
         let exchange_id = exchange.exchange_id.clone();
         let principal = create.principal.as_deref();
-        if let Some(mut waiting) = self.newest_run(&agent, &exchange, &[RunStatus::Suspended]).await? {
+        // No run can wait in a session that was made up for this input.
+        let waiting = match create.request.session_id() {
+            Some(_) => self.newest_run(&agent, &exchange, &[RunStatus::Suspended]).await?,
+            None => None,
+        };
+        if let Some(mut waiting) = waiting {
             self.check_session(&exchange.session_id, principal).await?;
             match self.known(&exchange, principal).await? {
                 // A server that died between taking the input and acting on it left the run waiting: it is acted on now.
