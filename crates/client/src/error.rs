@@ -97,8 +97,8 @@ pub enum FollowError {
         /// Which rule it breaks.
         problem: String,
     },
-    /// An AG-UI event that is no JSON object with a `type`, or whose `id` is no position in the run.
-    #[error("what came after event {} is no AG-UI event of a resumable stream: {problem}", .after.as_deref().unwrap_or("0"))]
+    /// An AG-UI event whose `id` is no position in the run.
+    #[error("what came after event {} is no event of a resumable stream: {problem}", .after.as_deref().unwrap_or("0"))]
     BadEvent {
         /// The `id` of the last delivered event.
         after: Option<String>,

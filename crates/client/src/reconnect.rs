@@ -70,6 +70,10 @@ impl<R: Reading> Reconnect<R> {
         &self.reading
     }
 
+    pub(crate) fn reading_mut(&mut self) -> &mut R {
+        &mut self.reading
+    }
+
     /// The next step, or `None` when the stream has ended. Not cancel-safe: the future owns what was read last.
     pub(crate) async fn next(&mut self) -> Option<Result<Step<R::Item>, FollowError>> {
         loop {

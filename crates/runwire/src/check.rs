@@ -14,7 +14,7 @@ use anyhow::{anyhow, bail};
 use runwire_agui::{Judgement, ReportedOutcome};
 use serde::Serialize;
 
-use self::text::Plain;
+pub use self::text::Plain;
 use crate::cli::{CheckArgs, FormatArg};
 use crate::exit::Exit;
 

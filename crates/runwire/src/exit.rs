@@ -17,6 +17,10 @@ pub enum Exit {
     Cancelled = 3,
     /// 4: the run waits for an answer.
     Suspended = 4,
+    /// 5: the run's AG-UI stream breaks a rule and was rejected.
+    Rejected = 5,
+    /// 6: the run's AG-UI stream stops short: how the run ended is not known.
+    Truncated = 6,
 }
 
 impl From<Exit> for ExitCode {

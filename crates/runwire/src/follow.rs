@@ -4,9 +4,11 @@ use std::io::{self, Write as _};
 
 use anyhow::{Context as _, bail};
 use futures_util::StreamExt as _;
+use runwire_agui::{RunEnding, StreamEnd};
 use runwire_client::{AguiFollowed, CreateRun, Followed, FrameStream, Server, Transport};
 use runwire_frame::{Data, Frame, RunStatus};
 
+use crate::check::Plain;
 use crate::cli::{ProtocolArg, RunArgs, ServerArgs, TailArgs, TransportArg};
 use crate::exit::{self, Exit};
 use crate::printer::{Printer, Style};
@@ -52,8 +54,6 @@ pub async fn tail(args: TailArgs) -> anyhow::Result<Exit> {
     // Following waits out a server that is away for a while. One that was never there must not be waited for, so the first
     // question is one that fails.
     let record = server.run(&run).await?;
-    // With everything read already, what is left to tell is how the run ended.
-    let ended = record.status().is_ended().then(|| exit::of_status(record.status())).flatten();
     match args.protocol {
         ProtocolArg::Frame => {
             let after = match &args.after {
@@ -62,10 +62,12 @@ pub async fn tail(args: TailArgs) -> anyhow::Result<Exit> {
                     after.parse().with_context(|| format!("--after {after}: a frame's `seq` is a number"))?
                 }
             };
+            // With everything read already, what is left to tell is how the run ended.
+            let ended = record.status().is_ended().then(|| exit::of_status(record.status())).flatten();
             let frames = server.follow(run).after(after).transport(transport(args.transport)).start();
             follow_frames(frames, args.server.json, false, ended).await
         }
-        ProtocolArg::Agui => follow_events(&server, run, args.after, args.server.json, ended).await,
+        ProtocolArg::Agui => follow_events(&server, run, args.after, args.server.json).await,
     }
 }
 
@@ -111,26 +113,35 @@ fn exit_of(frame: &Frame) -> Option<Exit> {
     }
 }
 
-/// `exit` is for a stream that has nothing left to say.
-async fn follow_events(
-    server: &Server,
-    run: String,
-    after: Option<String>,
-    json: bool,
-    mut exit: Option<Exit>,
-) -> anyhow::Result<Exit> {
+/// Prints what conforms, warnings beside it, and says which of the ways of ending it was: one exit code each.
+async fn follow_events(server: &Server, run: String, after: Option<String>, json: bool) -> anyhow::Result<Exit> {
     let mut events = server.follow_agui(run).last_event_id(after).start();
+    let mut any = false;
     while let Some(followed) = events.next().await {
-        match followed? {
-            AguiFollowed::Event { id, json: event } => {
-                let value: serde_json::Value =
-                    serde_json::from_str(&event).with_context(|| format!("event {id} is not JSON"))?;
-                exit = event_exit(&value).or(exit);
+        let followed = match followed {
+            Ok(followed) => followed,
+            // Whatever the reason is, the run that was shown so far has no ending.
+            Err(error) if any => {
+                eprintln!("runwire: {}", Plain(&error.to_string()));
+                eprintln!("runwire: the stream is cut short, which says nothing about how the run ended");
+                return Ok(Exit::Truncated);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match followed {
+            AguiFollowed::Events { id, events, warnings, .. } => {
+                for warning in warnings {
+                    eprintln!("runwire: warning at {id}: {} ({})", Plain(&warning.message), warning.rule.as_str());
+                }
                 let mut out = io::stdout().lock();
-                if json {
-                    writeln!(out, "{event}")?;
-                } else {
-                    writeln!(out, "{id:>8}  {event}")?;
+                for event in events {
+                    any = true;
+                    let event = event.to_json_string();
+                    if json {
+                        writeln!(out, "{event}")?;
+                    } else {
+                        writeln!(out, "{id:>8}  {}", Plain(&event))?;
+                    }
                 }
                 out.flush()?;
             }
@@ -138,17 +149,77 @@ async fn follow_events(
             AguiFollowed::Disconnected { reason, retry_in, .. } => {
                 eprintln!("runwire: the connection was lost ({reason}); again in {retry_in:?}");
             }
+            AguiFollowed::Ended(end) => return ended(&end),
         }
     }
-    exit.context("the run's end was not seen")
+    bail!("the run's end was not seen")
 }
 
-fn event_exit(event: &serde_json::Value) -> Option<Exit> {
-    match (event["type"].as_str()?, event["outcome"]["type"].as_str()) {
-        ("RUN_FINISHED", None | Some("success")) => Some(Exit::Done),
-        ("RUN_FINISHED", Some("cancelled")) => Some(Exit::Cancelled),
-        ("RUN_FINISHED", Some(_)) => Some(Exit::Suspended),
-        ("RUN_ERROR", _) => Some(Exit::Failed),
-        _ => None,
+/// Three things that must not be taken for one another: how a run ended by its own word, a stream that breaks a rule of
+/// AG-UI, and one that stops short.
+fn ended(end: &StreamEnd) -> anyhow::Result<Exit> {
+    match end {
+        StreamEnd::Completed { runs } => {
+            let last = runs.last().context("the stream holds no run")?;
+            Ok(match &last.ending {
+                RunEnding::Success => Exit::Done,
+                RunEnding::Interrupt => Exit::Suspended,
+                RunEnding::Cancelled => Exit::Cancelled,
+                RunEnding::Failed { message, .. } => {
+                    eprintln!("runwire: the run failed: {}", Plain(message));
+                    Exit::Failed
+                }
+                RunEnding::Truncated => Exit::Truncated,
+            })
+        }
+        StreamEnd::Rejected { violation, .. } => {
+            eprintln!("runwire: the stream breaks a rule of AG-UI and was rejected: {}", Plain(&violation.to_string()));
+            Ok(Exit::Rejected)
+        }
+        StreamEnd::Truncated { truncation, .. } => {
+            eprintln!("runwire: {}", Plain(&truncation.to_string()));
+            eprintln!("runwire: the stream is cut short, which says nothing about how the run ended");
+            Ok(Exit::Truncated)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use runwire_agui::Consumer;
+
+    use super::*;
+
+    const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"t","runId":"r"}"#;
+
+    fn exit_of_stream(rest: &[&str]) -> Exit {
+        let mut consumer = Consumer::default();
+        for event in [STARTED].iter().chain(rest) {
+            let _ = consumer.push_json(event.as_bytes());
+        }
+        ended(&consumer.finish()).unwrap()
+    }
+
+    /// events/lifecycle, "Error Handling": a violation and a reported failure are not presented as one another, and a
+    /// truncated run as neither.
+    #[test]
+    fn each_way_of_ending_has_its_own_exit_code() {
+        let finished =
+            |outcome: &str| format!(r#"{{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{outcome}}}"#);
+        let cases = [
+            (vec![finished(r#"{"type":"success"}"#)], Exit::Done),
+            (vec![r#"{"type":"RUN_ERROR","message":"it broke"}"#.to_owned()], Exit::Failed),
+            (vec![finished(r#"{"type":"cancelled"}"#)], Exit::Cancelled),
+            (vec![finished(r#"{"type":"interrupt","interrupts":[{"id":"i","reason":"x"}]}"#)], Exit::Suspended),
+            (vec![r#"{"type":"STEP_FINISHED","stepName":"s"}"#.to_owned()], Exit::Rejected),
+            (vec![], Exit::Truncated),
+        ];
+        let mut codes = std::collections::HashSet::new();
+        for (rest, exit) in cases {
+            let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+            assert_eq!(exit_of_stream(&rest), exit, "{rest:?}");
+            assert!(codes.insert(exit as u8));
+        }
     }
 }

@@ -44,11 +44,11 @@ impl Follower {
     }
 
     fn of_events(server: &Serving, run_id: &str) -> Follower {
-        let mut events = server.client().follow_agui(run_id).backoff(BACKOFF).start();
+        let mut events = server.client().follow_agui(run_id).backoff(BACKOFF).recorded().start();
         let (tell, seen) = watch::channel(Vec::new());
         let reading = tokio::spawn(async move {
             while let Some(followed) = events.next().await {
-                if let AguiFollowed::Event { id, json } = followed.unwrap() {
+                if let AguiFollowed::Events { id, received: Some(json), .. } = followed.unwrap() {
                     tell.send_modify(|seen| seen.push(format!("{id} {json}")));
                 }
             }
