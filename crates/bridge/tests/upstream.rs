@@ -5,7 +5,7 @@
 mod log;
 
 use log::{Relay, THREAD, event, events, input};
-use runwire_agui::Event;
+use runwire_agui::{Event, Reducer};
 use runwire_bridge::{ExchangeEnd, Failure, Upstream, UpstreamStep};
 use runwire_frame::{ErrorCode, FrameType};
 use serde_json::{Value, json};
@@ -72,6 +72,42 @@ fn replayed_runs_make_no_run_and_their_snapshots_come_first_in_the_requested_one
     assert_eq!(got[4..7], text());
     assert_eq!(got.len(), 8);
     assert_eq!(relay.log.data(FrameType::RunStart).len(), 1);
+}
+
+/// events/state, `MESSAGES_SNAPSHOT`: what it lacks is dropped. It came in front of the requested run, whose input then
+/// added what it lacks; relayed it stands behind that.
+#[test]
+fn a_client_holds_the_same_messages_of_a_replay_whether_relayed_or_not() {
+    let user = |id: &str| json!({"id": id, "role": "user", "content": id});
+    let mut asked = input("wanted");
+    asked.messages = ["u1", "u2", "u3"].map(|id| serde_json::from_value(user(id)).unwrap()).into();
+    let mut begun = started("wanted");
+    begun["input"] = serde_json::to_value(&asked).unwrap();
+    let restated = |messages: &[Value]| json!({"type": "MESSAGES_SNAPSHOT", "messages": messages});
+    let answer = json!({"id": "a1", "role": "assistant", "content": "Hi"});
+    let mut stream = vec![
+        started("old-1"),
+        restated(&[json!({"id": "gone", "role": "user", "content": "x"})]),
+        finished("old-1"),
+        started("old-2"),
+        restated(&[user("u1"), answer]),
+        finished("old-2"),
+        begun,
+    ];
+    stream.extend(text());
+    stream.push(finished("wanted"));
+    let direct = events(stream);
+    let mut relay = Relay::new("run_1");
+    relay.exchange(&asked, &direct, &[]);
+    let held = |stream: &[Event]| {
+        let mut reducer = Reducer::from_input(&asked);
+        for (index, event) in stream.iter().enumerate() {
+            assert_eq!(reducer.apply(event, index), None);
+        }
+        reducer.messages().map(|message| message.id().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(held(&direct), ["u1", "a1", "u2", "u3", "m1"]);
+    assert_eq!(held(&relay.log.project()), held(&direct));
 }
 
 #[test]

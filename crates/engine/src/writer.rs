@@ -445,6 +445,6 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::model`].
     pub(crate) async fn record_replayed(&self, ingest: &mut Ingest, replayed: &Replayed) -> Result<(), WriteError> {
-        self.write(|r, now| ingest.record_replayed(r, now, replayed)).await
+        self.write(|r, now| ingest.record_replayed(r, now, replayed, &self.core.input)).await
     }
 }

@@ -199,7 +199,7 @@ impl Relay {
                         ingest = Ingest::resumed(input, &begun);
                         begun
                     };
-                    ingest.record_replayed(&mut begun, at(self.now), &replayed);
+                    ingest.record_replayed(&mut begun, at(self.now), &replayed, input);
                     recorder = Some(begun);
                 }
                 UpstreamStep::Record(event) => {

@@ -181,10 +181,13 @@ async fn earlier_runs_that_are_replayed_make_no_runs_here_and_their_snapshots_co
     ]);
     let log = log_of(Answer::events(&with(with(events, underway()), [run_finished()]))).await;
     assert_eq!((log.ending(), log.text().as_str()), ("completed", "Kept."));
-    assert_eq!(log.event_types()[..2], ["RUN_STARTED", "MESSAGES_SNAPSHOT"]);
+    assert_eq!(log.event_types()[..3], ["RUN_STARTED", "MESSAGES_SNAPSHOT", "MESSAGES_SNAPSHOT"]);
     assert_eq!(log.events[1].to_value(), history);
+    // What the user has just said is not taken away by the history in front of it.
+    let whole = log.events[2].to_value();
+    assert_eq!((&whole["messages"][0], &whole["messages"][1]["id"]), (&history["messages"][0], &json!("m1")));
     let codes: Vec<&str> = log.notices().iter().map(|(code, _)| *code).collect();
-    assert_eq!(codes, ["agui.MESSAGES_SNAPSHOT", "replayed_events_dropped"]);
+    assert_eq!(codes, ["agui.MESSAGES_SNAPSHOT", "agui.MESSAGES_SNAPSHOT", "replayed_events_dropped"]);
     assert_eq!(log.statuses(), [RunStatus::Running, RunStatus::Completed]);
 }
 
