@@ -28,7 +28,8 @@ use crate::log_state::agui;
 use crate::upstream::AFTER_FINISH;
 use crate::usage::{EXCHANGE_USAGE, account, all_to_agui};
 
-use view::View;
+use attempt::Names;
+use view::{Call, View};
 
 /// A log that the projection cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,11 +100,12 @@ pub struct Projection {
     suspend: Option<Suspend>,
     /// The input that the exchange's start echoes: what a new attempt restates.
     input: Option<Value>,
-    /// Subagent ids of this exchange's abandoned attempts, and what this attempt's are called in their place.
-    used_agents: HashSet<String>,
-    renamed_agents: HashMap<String, String>,
+    /// The ids of this exchange that may name one thing only, and what repeated ones are called in their place.
+    names: Names,
     /// Whether an abandoned attempt of this exchange left a call without a result.
     abandoned_call: bool,
+    /// The calls that were made or answered in this exchange, in order.
+    calls: Vec<Call>,
     warnings: Vec<String>,
 }
 
@@ -125,9 +127,9 @@ impl Projection {
             held: Vec::new(),
             suspend: None,
             input: None,
-            used_agents: HashSet::new(),
-            renamed_agents: HashMap::new(),
+            names: Names::default(),
             abandoned_call: false,
+            calls: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -188,7 +190,7 @@ impl Projection {
             }
             Data::Error(error) => self.error = Some(error.clone()),
         }
-        let events = self.rename_reused_agents(frame, out)?;
+        let events = self.rename_reused(frame, out)?;
         let events = self.guarded(events);
         Ok(self.for_peer(events))
     }
@@ -232,9 +234,9 @@ impl Projection {
     ) -> Result<(), ProjectionError> {
         self.in_exchange = true;
         self.input = agui.and_then(|a| a.get("input")).cloned();
-        self.used_agents.clear();
-        self.renamed_agents.clear();
+        self.names = Names::default();
         self.abandoned_call = false;
+        self.calls.clear();
         let mut started = RunStarted::new(&*self.thread_id, &*self.run_id);
         started.protocol_version = Some(PROTOCOL_VERSION.to_owned());
         out.push(merge(frame, Event::RunStarted(started), agui)?);
@@ -264,6 +266,7 @@ impl Projection {
         let mut finished = merge(frame, Event::RunFinished(finished), Some(&said))?;
         if let Event::RunFinished(finished) = &mut finished {
             self.without_abandoned_calls(finished);
+            self.name_pending_calls(finished);
         }
         out.push(finished);
         Ok(())

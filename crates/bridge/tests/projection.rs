@@ -652,6 +652,157 @@ fn a_new_attempt_may_name_its_subagents_as_the_abandoned_one_did() {
     assert_eq!(got[9]["parentSubagentRunId"], "a.2");
 }
 
+/// events/state, "MESSAGES_SNAPSHOT": a client keeps reasoning and activities that the restatement lacks, so a repeated id
+/// would add to what was abandoned.
+#[test]
+fn a_new_attempt_adds_nothing_to_the_reasoning_and_the_activities_of_the_abandoned_one() {
+    let attempt = |r: &mut Recorder, now: i64, said: &str| {
+        let mut ingest = runwire_bridge::Ingest::new(&input("exchange-1"));
+        for value in [
+            json!({"type": "REASONING_START", "messageId": "r"}),
+            json!({"type": "REASONING_MESSAGE_START", "messageId": "r", "role": "reasoning"}),
+            json!({"type": "REASONING_MESSAGE_CONTENT", "messageId": "r", "delta": said}),
+            json!({"type": "REASONING_MESSAGE_END", "messageId": "r"}),
+            json!({"type": "REASONING_END", "messageId": "r"}),
+            json!({"type": "REASONING_ENCRYPTED_VALUE", "subtype": "message", "entityId": "r", "encryptedValue": said}),
+            json!({"type": "ACTIVITY_SNAPSHOT", "messageId": "a", "activityType": "plan", "content": {"n": said},
+                   "replace": false}),
+            json!({"type": "ACTIVITY_DELTA", "messageId": "a", "activityType": "plan",
+                   "patch": [{"op": "add", "path": "/done", "value": true}]}),
+        ] {
+            ingest.record(r, at(now), &event(value));
+        }
+    };
+    let mut r = recorder();
+    attempt(&mut r, 1, "first");
+    let (recorded, state) = r.retry(at(2), abandoned("overloaded"));
+    let mut log = Log::of(recorded);
+    let mut r = Recorder::start(state, at(3), run_start(None));
+    attempt(&mut r, 4, "second");
+    log.append(r.complete(at(5), Completion::default()));
+    log.assert_legal_and_ended();
+    let mut reducer = runwire_agui::Reducer::new();
+    for (index, event) in log.project().iter().enumerate() {
+        assert_eq!(reducer.apply(event, index), None, "{event:?}");
+    }
+    let held: Vec<Value> = reducer.messages().map(|m| serde_json::to_value(m).unwrap()).collect();
+    let brief: Vec<_> = held.iter().map(|m| (m["id"].as_str().unwrap(), &m["content"])).collect();
+    assert_eq!(
+        brief,
+        [
+            ("r", &json!("first")),
+            ("a", &json!({"n": "first", "done": true})),
+            ("r.2", &json!("second")),
+            ("a.2", &json!({"n": "second", "done": true})),
+        ]
+    );
+    assert_eq!((&held[0]["encryptedValue"], &held[2]["encryptedValue"]), (&json!("first"), &json!("second")));
+}
+
+/// What names a subagent names it by the name that the client knows, also inside of an outcome and of messages.
+#[test]
+fn a_repeated_subagent_is_renamed_in_interrupts_and_messages_too() {
+    let announced = json!({"type": "SUBAGENT_STARTED", "subagentRunId": "a", "name": "scout"});
+    let mut r = recorder();
+    runwire_bridge::Ingest::new(&input("exchange-1")).record(&mut r, at(1), &event(announced.clone()));
+    let (recorded, state) = r.retry(at(2), abandoned("overloaded"));
+    let mut log = Log::of(recorded);
+    let mut r = Recorder::start(state, at(3), run_start(None));
+    let mut ingest = runwire_bridge::Ingest::new(&input("exchange-1"));
+    for value in [
+        announced,
+        json!({"type": "MESSAGES_SNAPSHOT", "messages": [
+            {"id": "m", "role": "assistant", "content": "Hi", "subagentRunId": "a"},
+            {"id": "u", "role": "user", "content": "Hi"},
+        ]}),
+    ] {
+        ingest.record(&mut r, at(4), &event(value));
+    }
+    let raised = json!([{"id": "i1", "reason": "input", "subagentRunId": "a"}, {"id": "i2", "reason": "input"}]);
+    log.append(r.suspend(at(5), suspension(raised)).0);
+    let got = log.project_json();
+    let snapshot = got.iter().rfind(|e| e["type"] == "MESSAGES_SNAPSHOT").unwrap();
+    assert_eq!(snapshot["messages"][0]["subagentRunId"], "a.2");
+    let finished = got.last().unwrap();
+    assert_eq!(finished["outcome"]["interrupts"][0]["subagentRunId"], "a.2", "{got:#?}");
+    assert_eq!(finished["outcome"]["interrupts"][1].get("subagentRunId"), None);
+}
+
+/// events/subagents, "Nesting": `parentSubagentRunId` names an invocation that was announced in the same run.
+#[test]
+fn a_child_that_outlives_its_parent_opens_in_the_next_exchange_without_naming_it() {
+    let mut r = recorder();
+    let parent = r.open_agent(at(1), Opening::named("lead"));
+    let child = r.open_agent(at(2), Opening::named("scout").inside(parent.id()));
+    let step = r.open_step(at(3), Opening::named("plan").inside(parent.id()));
+    r.end(at(4), parent, Ending::completed());
+    let (recorded, state) = r.suspend(at(5), approval());
+    let mut log = Log::of(recorded);
+    let mut r = Recorder::resume(state, at(6), None, run_id("exchange-2"));
+    // Inside of what is left of the parent's work, and inside of the child.
+    let _open = r.open_agent(at(7), Opening::named("late").inside(step.id()));
+    let _open = r.open_agent(at(8), Opening::named("inner").inside(child.id()));
+    log.append(r.complete(at(9), Completion::default()));
+    log.assert_legal_and_ended();
+    let got = log.project_json();
+    let announced = of_type(&got, "SUBAGENT_STARTED");
+    let nested: Vec<_> =
+        announced.iter().map(|e| (e["name"].as_str().unwrap(), e["parentSubagentRunId"].as_str())).collect();
+    assert_eq!(
+        nested,
+        [
+            ("lead", None),
+            ("scout", Some("run_1.seg_1")),
+            ("scout", None),
+            ("late", None),
+            ("inner", Some("run_1.seg_2")),
+        ]
+    );
+}
+
+/// events/tool-calls, "Frontend tools": a run that leaves calls unanswered names exactly these, in order.
+#[test]
+fn the_calls_that_an_agent_of_this_server_leaves_to_the_application_are_named() {
+    for result in [None, Some(json!({"result": 1}))] {
+        let mut r = recorder();
+        for call in ["c1", "c2", "c3"] {
+            let tool = r.open_tool(at(1), call, "ask_user", Opening::default());
+            r.arguments_complete(at(2), &tool, None);
+            if call == "c2" {
+                let answered = r.result(at(3), tool, true, &ToolOutput::Text("ok".into()), None);
+                r.end(at(4), answered, Ending::completed());
+            }
+        }
+        let agui = result.as_ref().and_then(Value::as_object).cloned();
+        let log = Log::of(r.complete(at(5), Completion { agui, ..Completion::default() }));
+        let last = log.project_json().pop().unwrap();
+        assert_eq!(last["outcome"], json!({"type": "success", "pendingToolCallIds": ["c1", "c3"]}));
+        let (old, warnings) = log.project_each(Peer::PreV1);
+        let Some(Event::RunFinished(old)) = old.into_iter().flatten().last() else { panic!("it finished") };
+        assert_eq!(serde_json::to_value(&old).unwrap()["outcome"].get("pendingToolCallIds"), None);
+        assert_eq!(warnings.len(), 1);
+    }
+}
+
+/// A call that waits over a suspension is of the exchange that made it, and not of the next.
+#[test]
+fn an_exchange_names_the_pending_calls_of_its_own_only() {
+    let mut r = recorder();
+    let tool = r.open_tool(at(1), "c1", "ask_user", Opening::default());
+    r.arguments_complete(at(2), &tool, None);
+    let _open = r.open_tool(at(3), "c2", "ask_user", Opening::default());
+    let (recorded, state) = r.suspend(at(4), approval());
+    let mut log = Log::of(recorded);
+    let mut r = Recorder::resume(state, at(5), None, run_id("exchange-2"));
+    let (_, c2) = r.open_tools().pop().unwrap();
+    r.arguments_complete(at(6), &c2, None);
+    let _open = r.open_tool(at(7), "c3", "ask_user", Opening::default());
+    log.append(r.complete(at(8), Completion::default()));
+    log.assert_legal_and_ended();
+    let last = log.project_json().pop().unwrap();
+    assert_eq!(last["outcome"]["pendingToolCallIds"], json!(["c2", "c3"]), "c2 was opened again");
+}
+
 // Determinism.
 
 #[test]

@@ -49,6 +49,9 @@ impl Projection {
             }
         } else {
             out.append(&mut self.opening_events(frame, id, &view)?);
+            if let Some(tool) = &view.tool {
+                self.call_made(&tool.call_id, view.opener.is_some());
+            }
         }
         self.segments.insert(id.to_owned(), view);
         Ok(())
@@ -266,6 +269,10 @@ impl Projection {
                 }
                 let view = self.view(frame, &id)?;
                 out.append(&mut self.opening_events(frame, &id, view)?);
+                let call = view.tool.as_ref().map(|tool| (tool.call_id.clone(), view.opener.is_some()));
+                if let Some((call_id, relayed)) = call {
+                    self.call_made(&call_id, relayed);
+                }
             }
         }
         Ok(())

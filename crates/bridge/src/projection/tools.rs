@@ -1,10 +1,13 @@
 //! Tool segments: a call, its arguments and its result.
 
-use runwire_agui::{Content, ContentPart, Event, ToolCallArgs, ToolCallEnd, ToolCallResult, ToolCallStart};
+use runwire_agui::{
+    Content, ContentPart, Event, RunFinished, RunFinishedOutcome, ToolCallArgs, ToolCallEnd, ToolCallResult,
+    ToolCallStart,
+};
 use runwire_frame::{Frame, SegmentKind, SegmentStart, ToolCall, ToolResult};
 use serde_json::Value;
 
-use super::view::{ToolView, View};
+use super::view::{Call, ToolView, View};
 use super::{Projection, ProjectionError, StoredPayload, merge, segment_id};
 use crate::log_state::{TOOL_CALL_ID, agui};
 use crate::tool_output::PARTS_PAYLOAD;
@@ -40,6 +43,33 @@ impl Projection {
         };
         event.subagent_run_id.clone_from(&view.owner);
         event.into()
+    }
+
+    /// A call was opened towards AG-UI, for the first time in the exchange or again.
+    pub(super) fn call_made(&mut self, call_id: &str, relayed: bool) {
+        if !self.calls.iter().any(|call| call.call_id == call_id) {
+            self.calls.push(Call { call_id: call_id.to_owned(), relayed, answered: false });
+        }
+    }
+
+    fn call_answered(&mut self, call_id: &str) {
+        match self.calls.iter_mut().find(|call| call.call_id == call_id) {
+            Some(call) => call.answered = true,
+            None => self.calls.push(Call { call_id: call_id.to_owned(), relayed: false, answered: true }),
+        }
+    }
+
+    /// A completed exchange names the calls that it leaves to the application (events/tool-calls, "Frontend tools"). An
+    /// agent of this server need not: the log says which they are. An upstream agent speaks for itself.
+    pub(super) fn name_pending_calls(&self, finished: &mut RunFinished) {
+        let unsaid =
+            matches!(finished.outcome, None | Some(RunFinishedOutcome::Success { pending_tool_call_ids: None }));
+        let pending: Vec<&Call> = self.calls.iter().filter(|call| !call.answered).collect();
+        if !unsaid || self.abandoned_call || pending.is_empty() || pending.iter().any(|call| call.relayed) {
+            return;
+        }
+        let ids = pending.iter().map(|call| call.call_id.clone()).collect();
+        finished.outcome = Some(RunFinishedOutcome::Success { pending_tool_call_ids: Some(ids) });
     }
 
     pub(super) fn tool_call(
@@ -92,6 +122,7 @@ impl Projection {
         if let Some(tool) = &mut self.view_mut(frame, id)?.tool {
             tool.answered = true;
         }
+        self.call_answered(&result.tool_call_id);
         let content = result_content(frame, id, result, payload)?;
         let message_id = format!("{}.result", self.scoped(frame, id));
         let mut event = ToolCallResult::new(message_id, &*result.tool_call_id, content);

@@ -35,6 +35,15 @@ pub(super) struct ToolView {
     pub answered: bool,
 }
 
+/// A tool call of the exchange.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub call_id: String,
+    /// Whether it was relayed: then it is the upstream agent that says whether it is left to be answered.
+    pub relayed: bool,
+    pub answered: bool,
+}
+
 impl View {
     pub fn opener_text(&self, key: &str) -> Option<&str> {
         self.opener.as_ref().and_then(|o| o.get(key)).and_then(Value::as_str)
