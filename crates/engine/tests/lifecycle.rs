@@ -11,6 +11,7 @@ use std::time::Duration;
 use fixture::{agent, bed, completed};
 use runwire_bridge::{Ending, ExchangeEnd, Failure, Opening};
 use runwire_engine::WriteError;
+use runwire_engine::drivers::{DemoDriver, DemoOptions};
 use runwire_frame::{ErrorCode, FrameType, RunStatus, SegmentStatus};
 use serde_json::json;
 use tokio::sync::{Mutex, Notify, oneshot};
@@ -282,4 +283,24 @@ async fn an_exchange_end_says_its_usage_in_the_run_end() {
     let log = bed.run("a").await;
     assert_eq!(bed.record(&log.run_id).await.usage.unwrap()[0]["total_tokens"], 7);
     assert_eq!(log.last_event()["usage"][0]["totalTokens"], 7);
+}
+
+/// basic/run-input: an agent that cannot use a content part does not fail for it, and says that it was skipped.
+#[tokio::test]
+async fn the_demo_agent_says_which_parts_of_a_message_it_does_not_read() {
+    let demo = DemoDriver::new(DemoOptions { pace: Duration::ZERO, repeat: 1 });
+    let bed = bed([fixture::driven_by("demo", demo)]);
+    let image = json!({ "type": "image", "source": { "type": "url", "value": "https://example.com/a.png" } });
+    let text = json!({ "type": "text", "text": "What is this?" });
+    for (content, skipped) in [(json!([text, image, image]), true), (json!([text]), false), (json!("Hi"), false)] {
+        let mut input = fixture::input(&format!("t {content}"), "r");
+        let message = json!({ "id": "m", "role": "user", "content": content });
+        input.messages = vec![serde_json::from_value(message).unwrap()];
+        let run_id = bed.create(fixture::request("demo", input)).await.unwrap().record.run_id;
+        let log = bed.ended(&run_id).await;
+        assert_eq!(log.ending(), "completed");
+        let said: Vec<_> = log.notices().into_iter().filter(|(code, _)| *code == "parts_skipped").collect();
+        assert_eq!(said.len(), usize::from(skipped), "{content}");
+        assert!(said.iter().all(|(_, message)| message.starts_with("2 parts")), "{said:?}");
+    }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use runwire_agui::{
-    AgentCapabilities, HumanInTheLoopCapabilities, Message, ReasoningCapabilities, RunAgentInput, StateCapabilities,
-    Tool, ToolsCapabilities,
+    AgentCapabilities, Content, ContentPart, HumanInTheLoopCapabilities, Message, ReasoningCapabilities, RunAgentInput,
+    StateCapabilities, Tool, ToolsCapabilities,
 };
 use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, ToolOutput};
-use runwire_frame::Usage;
+use runwire_frame::{NoticeLevel, Usage};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -91,8 +91,12 @@ impl Driver for DemoDriver {
         let pace = Pace { every: self.options.pace, stop: exchange.stop.clone() };
         let repeat = self.options.repeat;
         Box::pin(async move {
-            let prompt = prompt_of(&exchange.input);
+            let (prompt, skipped) = prompt_of(&exchange.input);
             let writer = starting.begin(None);
+            if skipped > 0 {
+                let what = format!("{skipped} parts of the message were skipped: this agent reads text only");
+                writer.notice(NoticeLevel::Warning, "parts_skipped", &what, None).await?;
+            }
             // Ids of tool calls are the conversation's, so they must not repeat from one run to the next.
             let call_id = format!("call_{}", exchange.input.run_id);
             match work(&writer, &pace, &prompt, &call_id, repeat).await {
@@ -261,13 +265,18 @@ fn usage(prompt: &str, written: u64, reasoning: Option<u64>, finish_reason: &str
     Ending { usage: Some(usage), finish_reason: Some(finish_reason.to_owned()), ..Ending::completed() }
 }
 
-/// The last thing that the user said.
-fn prompt_of(input: &RunAgentInput) -> String {
+/// The last thing that the user said, and how many parts of it are no text.
+fn prompt_of(input: &RunAgentInput) -> (String, usize) {
     let said = input.messages.iter().rev().find_map(|m| match m {
-        Message::User(user) => Some(user.content.text()),
+        Message::User(user) => Some(&user.content),
         _ => None,
     });
-    said.unwrap_or_default()
+    let Some(content) = said else { return (String::new(), 0) };
+    let skipped = match content {
+        Content::Text(_) => 0,
+        Content::Parts(parts) => parts.iter().filter(|part| !matches!(part, ContentPart::Text(_))).count(),
+    };
+    (content.text(), skipped)
 }
 
 /// Words with the space that follows them.
