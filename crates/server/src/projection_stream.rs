@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use runwire_agui::proto::ProtoEncoder;
-use runwire_agui::{Event, SseEncoder};
+use runwire_agui::{Event, SseEncoder, StateSnapshot};
 use runwire_bridge::{Peer, Projection, StoredPayload, TEXT_PAYLOAD};
 use runwire_frame::Frame;
 use runwire_store::{Entry, Store, Tail, TailItem};
@@ -83,7 +83,10 @@ impl ProjectionSource {
     }
 
     fn project(&mut self, frame: &Frame, payload: Option<&StoredPayload>) -> Result<(), StreamError> {
-        let events = self.projection.push(frame, payload)?;
+        let mut events = self.projection.push(frame, payload)?;
+        if self.scope == Scope::WholeRun {
+            events.extend(state_to_start_from(&events));
+        }
         for warning in self.projection.take_warnings() {
             tracing::warn!(run_id = %self.run_id, warning, "an event was not told as the log has it");
         }
@@ -111,6 +114,21 @@ impl ProjectionSource {
         self.done |= ended && self.scope != Scope::WholeRun;
         Ok(())
     }
+}
+
+/// The state that an exchange starts from, for readers who did not send it: the changes that follow are changes of that
+/// (patterns/snapshots, "Deltas").
+///
+/// It comes behind all events of its frame, so that these have the same ids for whoever did send it. Where one of them says
+/// the state already, that stands.
+fn state_to_start_from(events: &[Event]) -> Option<Event> {
+    let told = events.iter().any(|event| matches!(event, Event::StateSnapshot(_) | Event::StateDelta(_)));
+    let input = events.iter().find_map(|event| match event {
+        Event::RunStarted(started) => started.input.as_ref(),
+        _ => None,
+    })?;
+    let state = input.state.as_ref().filter(|_| !told)?;
+    Some(StateSnapshot::new(state.clone()).into())
 }
 
 impl Source for ProjectionSource {

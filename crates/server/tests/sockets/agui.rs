@@ -461,3 +461,47 @@ async fn capabilities_are_the_agents_own_and_how_it_is_served_here() {
     let unknown = reqwest::get(server.url("/agui/nobody/capabilities")).await.unwrap();
     assert_eq!(unknown.status(), 404);
 }
+
+/// patterns/snapshots, "Deltas": whoever reads changes of a state has what they change.
+#[tokio::test]
+async fn who_did_not_send_the_state_that_a_run_starts_from_is_told_it() {
+    let (steps, driver) = stepped();
+    let server = Setup::new().agent("held", driver).start().await;
+    let mut asked = input("t", "r", "Hello");
+    asked["state"] = json!({ "n": 1 });
+    steps.say("one");
+    steps.complete();
+    let response = post(&server, "held", &asked, None).await;
+    let run_id = response.headers()["runwire-run-id"].to_str().unwrap().to_owned();
+    let sent = events(response).await;
+    assert!(!sent.iter().any(|event| event.json()["type"] == "STATE_SNAPSHOT"), "whoever sent it has it");
+    let path = format!("/v2/runs/{run_id}/agui");
+    let mut told = events(soon(server.get(&path).send()).await.unwrap()).await;
+    assert_eq!(told[1].json(), json!({ "type": "STATE_SNAPSHOT", "snapshot": { "n": 1 } }));
+    // Everything else has the id that it has for whoever sent it.
+    for at in 0..told.len() - 1 {
+        let rest = server.get(&path).header("last-event-id", &told[at].id);
+        assert_eq!(events(soon(rest.send()).await.unwrap()).await, told[at + 1..], "after {}", told[at].id);
+    }
+    told.remove(1);
+    assert_eq!(told, sent);
+}
+
+/// patterns/interrupt-resume: a thread is not gone past an open interrupt.
+#[tokio::test]
+async fn a_thread_that_waits_asks_again_and_the_run_api_says_so() {
+    let (steps, driver) = stepped();
+    let server = Setup::new().agent("held", driver).start().await;
+    steps.end(Ok(suspension()));
+    let first = events(post(&server, "held", &input("t", "r1", "Hello"), None).await).await;
+    let again = events(post(&server, "held", &input("t", "r2", "And now?"), None).await).await;
+    let (asked, repeated) = (first.last().unwrap().json(), again.last().unwrap().json());
+    assert_eq!(repeated["outcome"]["type"], "interrupt", "{repeated}");
+    assert_eq!((&repeated["outcome"], &repeated["runId"]), (&asked["outcome"], &json!("r2")));
+
+    let prompt = json!({ "agent_id": "held", "session_id": "t", "prompt": "And now?" });
+    let refused = problem(soon(server.post("/v2/runs", &prompt).send()).await.unwrap()).await;
+    assert_eq!(refused["status"], 409);
+    assert_eq!(refused["missing"].as_array().map(Vec::len), asked["outcome"]["interrupts"].as_array().map(Vec::len));
+    assert!(refused["run_id"].is_string(), "{refused}");
+}
