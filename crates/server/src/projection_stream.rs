@@ -7,8 +7,9 @@ use bytes::Bytes;
 use runwire_agui::proto::ProtoEncoder;
 use runwire_agui::{Event, SseEncoder, StateSnapshot};
 use runwire_bridge::{Peer, Projection, StoredPayload, TEXT_PAYLOAD};
-use runwire_frame::Frame;
+use runwire_frame::{Data, Frame};
 use runwire_store::{Entry, Store, Tail, TailItem};
+use serde_json::{Map, Value};
 
 use crate::binding::Binding;
 use crate::cursor::EventId;
@@ -85,7 +86,8 @@ impl ProjectionSource {
     fn project(&mut self, frame: &Frame, payload: Option<&StoredPayload>) -> Result<(), StreamError> {
         let mut events = self.projection.push(frame, payload)?;
         if self.scope == Scope::WholeRun {
-            events.extend(state_to_start_from(&events));
+            let first = matches!(frame.data, Data::RunStart(_));
+            events.extend(state_to_start_from(&events, first));
         }
         for warning in self.projection.take_warnings() {
             tracing::warn!(run_id = %self.run_id, warning, "an event was not told as the log has it");
@@ -120,14 +122,15 @@ impl ProjectionSource {
 /// (patterns/snapshots, "Deltas").
 ///
 /// It comes behind all events of its frame, so that these have the same ids for whoever did send it. Where one of them says
-/// the state already, that stands.
-fn state_to_start_from(events: &[Event]) -> Option<Event> {
+/// the state already, that stands. The first exchange of a run starts from the empty object for readers, too.
+fn state_to_start_from(events: &[Event], first: bool) -> Option<Event> {
     let told = events.iter().any(|event| matches!(event, Event::StateSnapshot(_) | Event::StateDelta(_)));
     let input = events.iter().find_map(|event| match event {
         Event::RunStarted(started) => started.input.as_ref(),
         _ => None,
     })?;
-    let state = input.state.as_ref().filter(|_| !told)?;
+    let known = first && input.starting_state() == Value::Object(Map::new());
+    let state = input.state.as_ref().filter(|_| !told && !known)?;
     Some(StateSnapshot::new(state.clone()).into())
 }
 
@@ -168,7 +171,6 @@ mod tests {
     use runwire_bridge::{Completion, Ending, LogState, Opening, Recorder, ToolOutput};
     use runwire_frame::{RunStart, Timestamp};
     use runwire_store::{Append, Created, NewFrame, NewPayload, NewRun, RunUpdate, StoreOptions};
-    use serde_json::{Map, Value};
 
     use super::*;
 

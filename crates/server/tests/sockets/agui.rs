@@ -485,6 +485,16 @@ async fn who_did_not_send_the_state_that_a_run_starts_from_is_told_it() {
     }
     told.remove(1);
     assert_eq!(told, sent);
+
+    // The empty object is what a reader starts from anyway.
+    let (steps, driver) = stepped();
+    let server = Setup::new().agent("held", driver).start().await;
+    asked["state"] = json!({});
+    steps.complete();
+    let response = post(&server, "held", &asked, None).await;
+    let path = format!("/v2/runs/{}/agui", response.headers()["runwire-run-id"].to_str().unwrap());
+    let sent = events(response).await;
+    assert_eq!(events(soon(server.get(&path).send()).await.unwrap()).await, sent);
 }
 
 /// patterns/interrupt-resume: a thread is not gone past an open interrupt.
