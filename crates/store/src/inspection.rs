@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 
 use crate::entry::Page;
 use crate::error::{OpenError, StorageFailure};
@@ -97,6 +97,10 @@ const REFERENCES: &[&str] = &[
      ) WHERE noted <> found",
 ];
 
+fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
 impl Inspection {
     /// Opens the store at `path`. Blocks.
     ///
@@ -115,11 +119,15 @@ impl Inspection {
     ///
     /// When the file cannot be read.
     pub fn file_faults(&self) -> Result<Vec<Fault>, StorageFailure> {
-        self.read(|conn| {
-            let mut statement = conn.prepare("PRAGMA integrity_check")?;
-            let found: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-            let faults = found.into_iter().filter(|line| line != "ok");
-            Ok(faults.map(|what| Fault { run_id: None, seq: None, what: format!("SQLite: {what}") }).collect())
+        let fault = |what: String| Fault { run_id: None, seq: None, what: format!("SQLite: {what}") };
+        let check = |conn: &Connection| -> rusqlite::Result<Vec<String>> {
+            conn.prepare("PRAGMA integrity_check")?.query_map([], |row| row.get(0))?.collect()
+        };
+        self.read(|conn| match check(conn) {
+            Ok(found) => Ok(found.into_iter().filter(|line| line != "ok").map(fault).collect()),
+            // So damaged that the check itself gives up.
+            Err(error) if is_damage(&error) => Ok(vec![fault(error.to_string())]),
+            Err(error) => Err(error),
         })
     }
 
