@@ -14,5 +14,6 @@ mod session_stream;
 mod sessions;
 mod shutdown;
 mod sse;
+mod statuses;
 mod versions;
 mod websocket;
