@@ -86,15 +86,19 @@ impl ChunkExpander {
         Self::default()
     }
 
-    /// Takes the next event and gives the events that it stands for, in order.
+    /// Takes the next event and adds the events that it stands for to `out`, in order.
     ///
     /// # Errors
     ///
     /// When a first chunk lacks what opens its item, a later chunk contradicts the first one, or a chunk could continue
-    /// several items. Ends that the chunk would have brought about are not given then.
-    pub fn push(&mut self, event: Event) -> Result<Vec<Event>, Violation> {
-        let result = self.expand(event);
+    /// several items. Nothing is added to `out` then, not even the ends that the chunk would have brought about.
+    pub fn push(&mut self, event: Event, out: &mut Vec<Event>) -> Result<(), Violation> {
+        let before = out.len();
+        let result = self.expand(event, out);
         self.index += 1;
+        if result.is_err() {
+            out.truncate(before);
+        }
         result
     }
 
@@ -106,18 +110,17 @@ impl ChunkExpander {
         out
     }
 
-    fn expand(&mut self, event: Event) -> Result<Vec<Event>, Violation> {
-        let mut out = Vec::new();
+    fn expand(&mut self, event: Event, out: &mut Vec<Event>) -> Result<(), Violation> {
         match event {
-            Event::TextMessageChunk(chunk) => self.text(chunk, &mut out)?,
-            Event::ToolCallChunk(chunk) => self.tool_call(chunk, &mut out)?,
-            Event::ReasoningMessageChunk(chunk) => self.reasoning(chunk, &mut out)?,
+            Event::TextMessageChunk(chunk) => self.text(chunk, out),
+            Event::ToolCallChunk(chunk) => self.tool_call(chunk, out),
+            Event::ReasoningMessageChunk(chunk) => self.reasoning(chunk, out),
             event => {
-                self.close_for(&event, &mut out);
+                self.close_for(&event, out);
                 out.push(event);
+                Ok(())
             }
         }
-        Ok(out)
     }
 
     /// Closes the lanes whose shorthand the event ends ("Closing a chunk stream").

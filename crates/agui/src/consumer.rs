@@ -1,7 +1,7 @@
 //! What a client makes of a stream, event by event.
 //!
-//! The order is that of basic/processing: decoding, translation of retired shapes, enforcement, chunk expansion,
-//! verification. Three ways of ending badly are kept apart: a *violation* rejects the stream, a *reported failure* is a
+//! The order is that of basic/processing: decoding, translation of retired shapes, middleware, enforcement, chunk
+//! expansion, verification. Three ways of ending badly are kept apart: a *violation* rejects the stream, a *reported failure* is a
 //! run that ended with `RUN_ERROR`, and a *truncation* is a run whose ending never came. In all three, everything that
 //! was delivered stays delivered.
 
@@ -15,10 +15,11 @@ use crate::decode::{Decoded, decode_frequent, decode_value, parse};
 use crate::ending::{Ending, RunRecord, Truncation};
 use crate::event::Event;
 use crate::input::RunAgentInput;
+use crate::middleware::{Middleware, Stages};
 use crate::retired::RetiredShapes;
 use crate::verify::Verifier;
 use crate::version::ProtocolVersion;
-use crate::violation::Violation;
+use crate::violation::{Rule, Violation};
 use crate::warning::{Warning, WarningRule};
 
 /// What a consumer knows beforehand.
@@ -37,6 +38,24 @@ pub struct Rejected {
     /// What was wrong.
     pub violation: Violation,
 }
+
+/// The events that one push delivers, in order. What is not taken of them is gone.
+#[derive(Debug)]
+pub struct Delivered<'a>(std::vec::Drain<'a, Event>);
+
+impl Iterator for Delivered<'_> {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Delivered<'_> {}
 
 /// What a stream has come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,9 +97,12 @@ pub struct Consumer {
     index: usize,
     requested: Option<(String, String)>,
     retired: RetiredShapes,
+    stages: Stages,
     expander: ChunkExpander,
     verifier: Verifier,
     warnings: Vec<Warning>,
+    /// What the current push delivers. Kept from push to push, so that an event costs no allocation of its own.
+    delivered: Vec<Event>,
     rejected: Option<Violation>,
 }
 
@@ -101,11 +123,20 @@ impl Consumer {
             index: 0,
             requested,
             retired: RetiredShapes::default(),
+            stages: Stages::default(),
             expander: ChunkExpander::new(),
             verifier,
             warnings: Vec::new(),
+            delivered: Vec::new(),
             rejected: None,
         }
+    }
+
+    /// Puts a stage behind the stages that are there already. Install all of them before the first event.
+    #[must_use]
+    pub fn with_middleware(mut self, stage: impl Middleware + 'static) -> Self {
+        self.stages.add(Box::new(stage));
+        self
     }
 
     /// Takes the JSON of the next event and gives the events to deliver, in order; none, when it was dropped.
@@ -113,11 +144,15 @@ impl Consumer {
     /// # Errors
     ///
     /// When the stream is rejected. Every later push repeats the violation.
-    pub fn push_json(&mut self, json: &[u8]) -> Result<Vec<Event>, Rejected> {
-        // What reads strictly and is of a frequent type is none of the retired shapes.
-        self.take(|consumer, index| match decode_frequent(json) {
-            Some(event) => Ok(Decoded { event: Some(event), warnings: Vec::new() }),
-            None => consumer.decode(parse(json, index)?, index),
+    pub fn push_json(&mut self, json: &[u8]) -> Result<Delivered<'_>, Rejected> {
+        self.take(|consumer, index| {
+            // What reads strictly and is of a frequent type is none of the retired shapes.
+            if consumer.stages.is_empty()
+                && let Some(event) = decode_frequent(json)
+            {
+                return consumer.deliver(event, index);
+            }
+            consumer.process(parse(json, index)?, index)
         })
     }
 
@@ -126,8 +161,8 @@ impl Consumer {
     /// # Errors
     ///
     /// As [`Consumer::push_json`].
-    pub fn push_value(&mut self, value: Value) -> Result<Vec<Event>, Rejected> {
-        self.take(|consumer, index| consumer.decode(value, index))
+    pub fn push_value(&mut self, value: Value) -> Result<Delivered<'_>, Rejected> {
+        self.take(|consumer, index| consumer.process(value, index))
     }
 
     /// Takes the next event from a transport that carries no JSON.
@@ -135,8 +170,24 @@ impl Consumer {
     /// # Errors
     ///
     /// As [`Consumer::push_json`].
-    pub fn push_event(&mut self, event: Event) -> Result<Vec<Event>, Rejected> {
-        self.take(|_, _| Ok(Decoded { event: Some(event), warnings: Vec::new() }))
+    pub fn push_event(&mut self, event: Event) -> Result<Delivered<'_>, Rejected> {
+        self.take(|consumer, index| match consumer.stages.is_empty() {
+            true => consumer.deliver(event, index),
+            false => consumer.process(event.to_value(), index),
+        })
+    }
+
+    /// Takes, in the place of the next event, one that no transport can name, and drops it.
+    pub(crate) fn push_unknown(&mut self, message: String) -> Result<Delivered<'_>, Rejected> {
+        self.take(|consumer, index| {
+            consumer.warnings.push(Warning { rule: WarningRule::UnknownEvent, message, event: index, path: None });
+            Ok(())
+        })
+    }
+
+    /// Takes, in the place of the next event, bytes that are none.
+    pub(crate) fn push_undecodable(&mut self, rule: Rule, message: String) -> Result<Delivered<'_>, Rejected> {
+        self.take(|_, index| Err(Violation::new(rule, index, message)))
     }
 
     /// The warnings since they were taken last, in order.
@@ -172,51 +223,54 @@ impl Consumer {
         }
     }
 
-    pub(crate) fn take(
+    fn take(
         &mut self,
-        decode: impl FnOnce(&mut Self, usize) -> Result<Decoded, Violation>,
-    ) -> Result<Vec<Event>, Rejected> {
+        step: impl FnOnce(&mut Self, usize) -> Result<(), Violation>,
+    ) -> Result<Delivered<'_>, Rejected> {
         if let Some(violation) = &self.rejected {
             return Err(Rejected { delivered: Vec::new(), violation: violation.clone() });
         }
         let index = self.index;
         self.index += 1;
-        let mut delivered = Vec::new();
-        match self.run(decode, index, &mut delivered) {
-            Ok(()) => Ok(delivered),
+        match step(self, index) {
+            Ok(()) => Ok(Delivered(self.delivered.drain(..))),
             Err(mut violation) => {
                 violation.event = index;
                 self.rejected = Some(violation.clone());
-                Err(Rejected { delivered, violation })
+                Err(Rejected { delivered: std::mem::take(&mut self.delivered), violation })
             }
         }
     }
 
-    fn run(
-        &mut self,
-        decode: impl FnOnce(&mut Self, usize) -> Result<Decoded, Violation>,
-        index: usize,
-        delivered: &mut Vec<Event>,
-    ) -> Result<(), Violation> {
-        let Decoded { event, warnings } = decode(self, index)?;
+    /// From the JSON value of an event to what it delivers.
+    fn process(&mut self, mut value: Value, index: usize) -> Result<(), Violation> {
+        self.retired.translate(&mut value, index, &mut self.warnings);
+        if self.stages.is_empty() {
+            return self.enforce(value, index);
+        }
+        self.stages.process(value).into_iter().try_for_each(|value| self.enforce(value, index))
+    }
+
+    fn enforce(&mut self, value: Value, index: usize) -> Result<(), Violation> {
+        let Decoded { event, warnings } = decode_value(value, index)?;
         self.warnings.extend(warnings);
-        let Some(event) = event else { return Ok(()) };
+        event.map_or(Ok(()), |event| self.deliver(event, index))
+    }
+
+    /// Expands and verifies one event, and puts what comes of it behind what is delivered already.
+    fn deliver(&mut self, event: Event, index: usize) -> Result<(), Violation> {
         if let Event::RunStarted(started) = &event {
             self.mention_version(started.protocol_version.as_deref(), index);
         }
-        for event in self.expander.push(event)? {
-            self.verifier.push(&event)?;
-            delivered.push(event);
+        let first = self.delivered.len();
+        self.expander.push(event, &mut self.delivered)?;
+        for place in first..self.delivered.len() {
+            if let Err(violation) = self.verifier.push(&self.delivered[place]) {
+                self.delivered.truncate(place);
+                return Err(violation);
+            }
         }
         Ok(())
-    }
-
-    fn decode(&mut self, mut value: Value, index: usize) -> Result<Decoded, Violation> {
-        let mut warnings = Vec::new();
-        self.retired.translate(&mut value, index, &mut warnings);
-        let decoded = decode_value(value, index)?;
-        warnings.extend(decoded.warnings);
-        Ok(Decoded { event: decoded.event, warnings })
     }
 
     fn mention_version(&mut self, declared: Option<&str>, event: usize) {

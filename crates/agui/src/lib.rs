@@ -3,8 +3,8 @@
 //! - [`Event`] and its 31 structs, [`Message`], [`RunAgentInput`]: the types, exactly as the schema has them;
 //! - [`SseDecoder`], [`SseEncoder`]: reading and writing Server-Sent Events, at any split of the bytes;
 //! - [`proto`]: reading and writing the binary form, one protobuf message a frame;
-//! - [`Consumer`]: what a client makes of a stream — decoding, retired shapes, enforcement, chunk expansion and
-//!   verification, in the order of basic/processing;
+//! - [`Consumer`]: what a client makes of a stream — decoding, retired shapes, [`Middleware`], enforcement, chunk
+//!   expansion and verification, in the order of basic/processing;
 //! - [`Reducer`]: the messages and the state that a client holds;
 //! - [`check`]: all of it over a recorded stream, as a report.
 //!
@@ -23,6 +23,7 @@ mod events;
 mod input;
 mod items;
 mod message;
+mod middleware;
 mod object;
 mod outcome;
 mod patch;
@@ -45,13 +46,14 @@ pub use capabilities::{
 };
 pub use check::*;
 pub use chunks::ChunkExpander;
-pub use consumer::{Consumer, ConsumerOptions, Rejected, StreamEnd};
+pub use consumer::{Consumer, ConsumerOptions, Delivered, Rejected, StreamEnd};
 pub use decode::{Decoded, decode_event, decode_value};
 pub use ending::{Ending, RunEnding, RunRecord, Truncation};
 pub use event::{Event, EventType, UnknownEventType};
 pub use events::*;
 pub use input::{Context, InputError, RunAgentInput, Tool};
 pub use message::*;
+pub use middleware::Middleware;
 pub use outcome::*;
 pub use reducer::Reducer;
 pub use sse::{SseDecoder, SseEncoder, SseError, SseEvent};

@@ -1,5 +1,7 @@
 //! JSON Patch documents (RFC 6902) as the protocol carries them (patterns/snapshots).
 
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
@@ -30,15 +32,37 @@ where
     }
 }
 
-/// Applies the operations to `document` in order. When one fails, the document stays as it was.
+/// Applies the operations to `document` in order. When one fails, the document stays as it was: what was changed is
+/// changed back, so the cost is that of the operations and not of the document.
 ///
 /// # Errors
 ///
 /// The reason, when an operation does not apply.
-pub(crate) fn apply(document: &mut Value, operations: &[Value]) -> Result<(), String> {
-    let patch: json_patch::Patch =
-        serde_json::from_value(Value::Array(operations.to_vec())).map_err(|error| error.to_string())?;
+pub(crate) fn apply(document: &mut Value, operations: Vec<Value>) -> Result<(), String> {
+    let patch = operations.into_iter().map(operation).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     json_patch::patch(document, &patch).map_err(|error| error.to_string())
+}
+
+/// One operation in the form that is applied. The usual one is taken apart by hand, since reading it as a tagged enum
+/// would copy every value in it once more.
+fn operation(mut operation: Value) -> Result<PatchOperation, serde_json::Error> {
+    if let Value::Object(members) = &mut operation
+        && let Some(Value::String(path)) = members.get("path")
+        && let Ok(path) = PointerBuf::parse(path.as_str())
+        && let Some(Value::String(op)) = members.get("op")
+    {
+        let (adds, replaces, removes) = (op == "add", op == "replace", op == "remove");
+        if removes {
+            return Ok(PatchOperation::Remove(RemoveOperation { path }));
+        }
+        if adds && let Some(value) = members.get_mut("value") {
+            return Ok(PatchOperation::Add(AddOperation { path, value: value.take() }));
+        }
+        if replaces && let Some(value) = members.get_mut("value") {
+            return Ok(PatchOperation::Replace(ReplaceOperation { path, value: value.take() }));
+        }
+    }
+    PatchOperation::deserialize(operation)
 }
 
 /// Whether an operation replaces or removes the whole document, after which an object may be none any more.

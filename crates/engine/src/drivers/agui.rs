@@ -200,7 +200,7 @@ async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Resu
                 )));
             }
             let (events, rejected) = match consumer.push_json(event.data.as_bytes()) {
-                Ok(events) => (events, None),
+                Ok(events) => (events.collect(), None),
                 Err(rejected) => (rejected.delivered, Some(rejected.violation)),
             };
             for event in events {

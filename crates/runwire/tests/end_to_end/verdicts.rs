@@ -120,11 +120,11 @@ fn ours(events: &[Value]) -> Made {
     let (mut types, mut warnings, mut crossed) = (Vec::new(), Vec::new(), false);
     for (index, event) in events.iter().enumerate() {
         let (delivered, rejected) = match consumer.push_json(event.to_string().as_bytes()) {
-            Ok(delivered) => (delivered, false),
+            Ok(delivered) => (delivered.collect(), false),
             Err(rejected) => (rejected.delivered, true),
         };
         crossed |= delivered.first().is_some_and(|end| crosses(event, &end.to_value()));
-        for event in &delivered {
+        for event in delivered {
             types.push(event.event_type().as_str().to_owned());
             warnings.extend(reducer.apply(event, index));
         }
