@@ -56,7 +56,7 @@ pub use message::*;
 pub use middleware::Middleware;
 pub use outcome::*;
 pub use reducer::Reducer;
-pub use sse::{SseDecoder, SseEncoder, SseError, SseEvent};
+pub use sse::{SseDecoder, SseEncoder, SseError, SseEvent, SseEventRef, SseEvents};
 pub use usage::TokenUsage;
 pub use verify::Verifier;
 pub use version::{PROTOCOL_VERSION, ProtocolVersion, UninterpretableVersion};

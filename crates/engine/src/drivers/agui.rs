@@ -189,7 +189,8 @@ async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Resu
             Err(_) if run.upstream.has_ended() => break,
             Err(error) => return Err(broken(&shared.url, error)),
         };
-        for event in decoder.push(&chunk) {
+        let mut received = decoder.read(&chunk);
+        while let Some(event) = received.next() {
             let at = consumer.event_count();
             let event = event
                 .map_err(|e| violation(format!("the upstream agent's stream cannot be read on at event {at}: {e}")))?;
