@@ -73,8 +73,8 @@ pub struct ChunkExpander {
     index: usize,
     opened: u64,
     lanes: HashMap<Owner, Item>,
-    /// Which lane assembles an item.
-    holders: HashMap<(Kind, String), Owner>,
+    /// Which lane assembles an item, by kind and id.
+    holders: [HashMap<String, Owner>; 3],
     /// The lanes that assemble an item of each kind.
     by_kind: HashMap<Kind, HashSet<Owner>>,
 }
@@ -140,7 +140,7 @@ impl ChunkExpander {
             event => {
                 // An explicit event about an item that chunks assemble ends the shorthand, whatever its tag.
                 if let Some((kind, id)) = explicit_item(event)
-                    && let Some(owner) = self.holders.get(&(kind, id.to_owned())).cloned()
+                    && let Some(owner) = self.holders[kind as usize].get(id).cloned()
                 {
                     self.close(&owner, out);
                 }
@@ -156,7 +156,7 @@ impl ChunkExpander {
             Some(Item { id, opener: Opener::Text { role, name }, .. }) => {
                 self.agrees(Kind::Text, id, "role", chunk.role.map(TextMessageRole::as_str), Some(role.as_str()))?;
                 self.agrees(Kind::Text, id, "name", chunk.name.as_deref(), name.as_deref())?;
-                id.clone()
+                chunk.message_id.unwrap_or_else(|| id.clone())
             }
             _ => {
                 let id = self.first(Kind::Text, "messageId", chunk.message_id.as_ref())?;
@@ -191,7 +191,7 @@ impl ChunkExpander {
                 self.agrees(Kind::ToolCall, id, "toolCallName", chunk.tool_call_name.as_deref(), Some(name))?;
                 let repeated = chunk.parent_message_id.as_deref();
                 self.agrees(Kind::ToolCall, id, "parentMessageId", repeated, parent.as_deref())?;
-                id.clone()
+                chunk.tool_call_id.unwrap_or_else(|| id.clone())
             }
             _ => {
                 let id = self.first(Kind::ToolCall, "toolCallId", chunk.tool_call_id.as_ref())?;
@@ -222,7 +222,7 @@ impl ChunkExpander {
         let lane = self.lane(Kind::Reasoning, chunk.message_id.as_deref(), chunk.subagent_run_id.as_deref())?;
         let mut opening = false;
         let id = match self.continued(&lane, Kind::Reasoning, chunk.message_id.as_deref()) {
-            Some(item) => item.id.clone(),
+            Some(item) => chunk.message_id.unwrap_or_else(|| item.id.clone()),
             None => {
                 let id = self.first(Kind::Reasoning, "messageId", chunk.message_id.as_ref())?;
                 self.open(&lane, Kind::Reasoning, &id, Opener::Reasoning, out);
@@ -249,7 +249,7 @@ impl ChunkExpander {
     fn lane(&self, kind: Kind, id: Option<&str>, tag: Option<&str>) -> Result<Owner, Violation> {
         let tagged = || tag.map(str::to_owned);
         if let Some(id) = id {
-            let Some(owner) = self.holders.get(&(kind, id.to_owned())) else { return Ok(tagged()) };
+            let Some(owner) = self.holders[kind as usize].get(id) else { return Ok(tagged()) };
             if tag.is_some() && tag != owner.as_deref() {
                 return Err(self.violation(
                     Rule::AttributionMismatch,
@@ -328,7 +328,7 @@ impl ChunkExpander {
         self.close(lane, out);
         self.opened += 1;
         self.lanes.insert(lane.clone(), Item { kind, id: id.to_owned(), opener, opened: self.opened });
-        self.holders.insert((kind, id.to_owned()), lane.clone());
+        self.holders[kind as usize].insert(id.to_owned(), lane.clone());
         self.by_kind.entry(kind).or_default().insert(lane.clone());
     }
 
@@ -337,9 +337,7 @@ impl ChunkExpander {
         if let Some(lanes) = self.by_kind.get_mut(&kind) {
             lanes.remove(lane);
         }
-        let key = (kind, id);
-        self.holders.remove(&key);
-        let (_, id) = key;
+        self.holders[kind as usize].remove(&id);
         out.push(match kind {
             Kind::Text => {
                 let mut end = TextMessageEnd::new(id);

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde_json::Value;
 
 use crate::chunks::ChunkExpander;
-use crate::decode::{Decoded, decode_frequent, decode_value, parse};
+use crate::decode::{Decoded, decode_strictly, decode_value, parse};
 use crate::ending::{Ending, RunRecord, Truncation};
 use crate::event::Event;
 use crate::input::RunAgentInput;
@@ -146,9 +146,9 @@ impl Consumer {
     /// When the stream is rejected. Every later push repeats the violation.
     pub fn push_json(&mut self, json: &[u8]) -> Result<Delivered<'_>, Rejected> {
         self.take(|consumer, index| {
-            // What reads strictly and is of a frequent type is none of the retired shapes.
+            // What reads strictly is none of the retired shapes.
             if consumer.stages.is_empty()
-                && let Some(event) = decode_frequent(json)
+                && let Some(event) = decode_strictly(json)
             {
                 return consumer.deliver(event, index);
             }

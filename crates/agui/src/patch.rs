@@ -5,7 +5,7 @@ use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
-use crate::enforce::{Survival, enforce_kind};
+use crate::enforce::{Survival, enforce_kind, is_json_pointer};
 use crate::schema;
 
 /// Reads a list of well-formed operations, keeping the members that they do not define.
@@ -14,7 +14,11 @@ where
     D: Deserializer<'de>,
 {
     static PATCH: schema::Kind = schema::JSON_PATCH;
-    let mut patch = Value::Array(Vec::deserialize(deserializer)?);
+    let operations = Vec::deserialize(deserializer)?;
+    if operations.iter().all(is_usual) {
+        return Ok(operations);
+    }
+    let mut patch = Value::Array(operations);
     let enforcement = enforce_kind(&mut patch, &PATCH);
     match enforcement.verdict {
         Ok(Survival::Kept) if enforcement.notes.is_empty() => {}
@@ -30,6 +34,19 @@ where
         Value::Array(operations) => Ok(operations),
         _ => unreachable!("enforcement does not change what kind of value a list is"),
     }
+}
+
+/// Whether it is evidently a well-formed operation. The others are judged by the schema, which takes longer.
+fn is_usual(operation: &Value) -> bool {
+    let Value::Object(members) = operation else { return false };
+    let pointer = |member: &str| members.get(member).and_then(Value::as_str).is_some_and(is_json_pointer);
+    pointer("path")
+        && match members.get("op").and_then(Value::as_str) {
+            Some("add" | "replace" | "test") => members.contains_key("value"),
+            Some("move" | "copy") => pointer("from"),
+            Some("remove") => true,
+            _ => false,
+        }
 }
 
 /// Applies the operations to `document` in order. When one fails, the document stays as it was: what was changed is
