@@ -102,6 +102,19 @@ impl ChunkExpander {
         result
     }
 
+    /// As [`ChunkExpander::push`], for the event that is the last in `out`; most events stand for themselves, and stay.
+    pub(crate) fn push_last(&mut self, out: &mut Vec<Event>) -> Result<(), Violation> {
+        match out.last() {
+            Some(Event::TextMessageChunk(_) | Event::ToolCallChunk(_) | Event::ReasoningMessageChunk(_)) => {}
+            _ if self.lanes.is_empty() => {
+                self.index += 1;
+                return Ok(());
+            }
+            _ => {}
+        }
+        out.pop().map_or(Ok(()), |event| self.push(event, out))
+    }
+
     /// Closes every lane and gives the ends. A stream that stopped inside a run has none of these: a consumer invents
     /// nothing. This is for a producer that goes on by itself, and closes what its upstream left open.
     pub fn finish(&mut self) -> Vec<Event> {

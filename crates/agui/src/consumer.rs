@@ -147,10 +147,8 @@ impl Consumer {
     pub fn push_json(&mut self, json: &[u8]) -> Result<Delivered<'_>, Rejected> {
         self.take(|consumer, index| {
             // What reads strictly is none of the retired shapes.
-            if consumer.stages.is_empty()
-                && let Some(event) = decode_strictly(json)
-            {
-                return consumer.deliver(event, index);
+            if consumer.stages.is_empty() && decode_strictly(json, &mut consumer.delivered) {
+                return consumer.deliver_last(index);
             }
             consumer.process(parse(json, index)?, index)
         })
@@ -259,11 +257,20 @@ impl Consumer {
 
     /// Expands and verifies one event, and puts what comes of it behind what is delivered already.
     fn deliver(&mut self, event: Event, index: usize) -> Result<(), Violation> {
-        if let Event::RunStarted(started) = &event {
-            self.mention_version(started.protocol_version.as_deref(), index);
+        self.delivered.push(event);
+        self.deliver_last(index)
+    }
+
+    /// As [`Consumer::deliver`], for the event that is the last of those to deliver: where it is read it stays, if it
+    /// stands for itself.
+    fn deliver_last(&mut self, index: usize) -> Result<(), Violation> {
+        let Some(event) = self.delivered.last() else { return Ok(()) };
+        if let Event::RunStarted(started) = event {
+            let declared = started.protocol_version.clone();
+            self.mention_version(declared.as_deref(), index);
         }
-        let first = self.delivered.len();
-        self.expander.push(event, &mut self.delivered)?;
+        let first = self.delivered.len() - 1;
+        self.expander.push_last(&mut self.delivered)?;
         for place in first..self.delivered.len() {
             if let Err(violation) = self.verifier.push(&self.delivered[place]) {
                 self.delivered.truncate(place);

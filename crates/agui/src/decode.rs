@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, MapAccess, Visitor};
+use serde::de::{self, DeserializeSeed, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::enforce::{Enforcement, Survival, enforce, found};
@@ -34,10 +34,11 @@ pub struct Decoded {
 ///
 /// When the bytes are not one JSON object, or a member that the schema describes is missing or malformed.
 pub fn decode_event(json: &[u8], index: usize) -> Result<Decoded, Violation> {
-    match decode_strictly(json) {
-        Some(event) => Ok(Decoded { event: Some(event), warnings: Vec::new() }),
-        None => decode_value(parse(json, index)?, index),
+    let mut events = Vec::with_capacity(1);
+    if decode_strictly(json, &mut events) {
+        return Ok(Decoded { event: events.pop(), warnings: Vec::new() });
     }
+    decode_value(parse(json, index)?, index)
 }
 
 /// Parses the JSON of one event.
@@ -85,46 +86,62 @@ pub fn decode_value(mut value: Value, index: usize) -> Result<Decoded, Violation
     }
 }
 
-/// Reads an event whose `type` comes first and that is exactly what the schema describes; anything else is left to the
-/// long way, which judges it. What is read here is none of the retired shapes, and enforcement would leave it as it is.
-pub(crate) fn decode_strictly(json: &[u8]) -> Option<Event> {
-    let Strict(event) = serde_json::from_slice(json).ok()?;
-    event.timestamp().is_none_or(|time| (-SAFE_INTEGER..=SAFE_INTEGER).contains(&time)).then_some(event)
+/// Reads an event whose `type` comes first and that is exactly what the schema describes, puts it behind the events in
+/// `out` and says so; anything else is left to the long way, which judges it. What is read here is none of the retired
+/// shapes, and enforcement would leave it as it is.
+///
+/// An event is some hundred bytes, so it is made where it is wanted instead of being handed up.
+pub(crate) fn decode_strictly(json: &[u8], out: &mut Vec<Event>) -> bool {
+    let before = out.len();
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let read = Strictly { out }.deserialize(&mut deserializer).is_ok() && deserializer.end().is_ok();
+    let timestamp = out.get(before).and_then(Event::timestamp);
+    let is_safe = timestamp.is_none_or(|time| (-SAFE_INTEGER..=SAFE_INTEGER).contains(&time));
+    if !(read && is_safe) {
+        out.truncate(before);
+    }
+    read && is_safe
 }
 
-struct Strict(Event);
+/// Reads one event into a list.
+struct Strictly<'v> {
+    out: &'v mut Vec<Event>,
+}
 
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D>(deserializer: D) -> Result<Self, D::Error>
+impl<'de> DeserializeSeed<'de> for Strictly<'_> {
+    type Value = ();
+
+    fn deserialize<D>(self, deserializer: D) -> Result<(), D::Error>
     where
         D: de::Deserializer<'de>,
     {
-        struct StrictVisitor;
+        deserializer.deserialize_map(self)
+    }
+}
 
-        impl<'de> Visitor<'de> for StrictVisitor {
-            type Value = Strict;
+impl<'de> Visitor<'de> for Strictly<'_> {
+    type Value = ();
 
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an AG-UI event with its type first")
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an AG-UI event with its type first")
+    }
+
+    fn visit_map<A>(self, mut members: A) -> Result<(), A::Error>
+    where
+        A: MapAccess<'de>,
+    {
+        let Some(TypeKey) = members.next_key()? else {
+            return Err(de::Error::custom("the type does not come first"));
+        };
+        match members.next_value()? {
+            EventType::RunStarted | EventType::RunFinished | EventType::RunError => {
+                Err(de::Error::custom("the schema says more of it than its type does"))
             }
-
-            fn visit_map<A>(self, mut members: A) -> Result<Strict, A::Error>
-            where
-                A: MapAccess<'de>,
-            {
-                let Some(TypeKey) = members.next_key()? else {
-                    return Err(de::Error::custom("the type does not come first"));
-                };
-                match members.next_value()? {
-                    EventType::RunStarted | EventType::RunFinished | EventType::RunError => {
-                        Err(de::Error::custom("the schema says more of it than its type does"))
-                    }
-                    event_type => Event::deserialize_as(event_type, MapAccessDeserializer::new(members)).map(Strict),
-                }
+            event_type => {
+                self.out.push(Event::deserialize_as(event_type, MapAccessDeserializer::new(members))?);
+                Ok(())
             }
         }
-
-        deserializer.deserialize_map(StrictVisitor)
     }
 }
 
@@ -211,7 +228,7 @@ mod tests {
         for sample in samples().into_iter().filter(|sample| !long.iter().any(|long| sample["type"] == *long)) {
             for event in std::iter::once(sample.clone()).chain(mutations(&sample)) {
                 let json = event.to_string();
-                strictly += usize::from(decode_strictly(json.as_bytes()).is_some());
+                strictly += usize::from(decode_strictly(json.as_bytes(), &mut Vec::new()));
                 assert_eq!(decode_event(json.as_bytes(), 3), decode_value(event, 3), "{json}");
             }
         }
