@@ -73,8 +73,8 @@ pub struct ChunkExpander {
     index: usize,
     opened: u64,
     lanes: HashMap<Owner, Item>,
-    /// Which lane assembles an item.
-    holders: HashMap<(Kind, String), Owner>,
+    /// Which lane assembles an item, by kind and id.
+    holders: [HashMap<String, Owner>; 3],
     /// The lanes that assemble an item of each kind.
     by_kind: HashMap<Kind, HashSet<Owner>>,
 }
@@ -86,16 +86,33 @@ impl ChunkExpander {
         Self::default()
     }
 
-    /// Takes the next event and gives the events that it stands for, in order.
+    /// Takes the next event and adds the events that it stands for to `out`, in order.
     ///
     /// # Errors
     ///
     /// When a first chunk lacks what opens its item, a later chunk contradicts the first one, or a chunk could continue
-    /// several items. Ends that the chunk would have brought about are not given then.
-    pub fn push(&mut self, event: Event) -> Result<Vec<Event>, Violation> {
-        let result = self.expand(event);
+    /// several items. Nothing is added to `out` then, not even the ends that the chunk would have brought about.
+    pub fn push(&mut self, event: Event, out: &mut Vec<Event>) -> Result<(), Violation> {
+        let before = out.len();
+        let result = self.expand(event, out);
         self.index += 1;
+        if result.is_err() {
+            out.truncate(before);
+        }
         result
+    }
+
+    /// As [`ChunkExpander::push`], for the event that is the last in `out`; most events stand for themselves, and stay.
+    pub(crate) fn push_last(&mut self, out: &mut Vec<Event>) -> Result<(), Violation> {
+        match out.last() {
+            Some(Event::TextMessageChunk(_) | Event::ToolCallChunk(_) | Event::ReasoningMessageChunk(_)) => {}
+            _ if self.lanes.is_empty() => {
+                self.index += 1;
+                return Ok(());
+            }
+            _ => {}
+        }
+        out.pop().map_or(Ok(()), |event| self.push(event, out))
     }
 
     /// Closes every lane and gives the ends. A stream that stopped inside a run has none of these: a consumer invents
@@ -106,18 +123,17 @@ impl ChunkExpander {
         out
     }
 
-    fn expand(&mut self, event: Event) -> Result<Vec<Event>, Violation> {
-        let mut out = Vec::new();
+    fn expand(&mut self, event: Event, out: &mut Vec<Event>) -> Result<(), Violation> {
         match event {
-            Event::TextMessageChunk(chunk) => self.text(chunk, &mut out)?,
-            Event::ToolCallChunk(chunk) => self.tool_call(chunk, &mut out)?,
-            Event::ReasoningMessageChunk(chunk) => self.reasoning(chunk, &mut out)?,
+            Event::TextMessageChunk(chunk) => self.text(chunk, out),
+            Event::ToolCallChunk(chunk) => self.tool_call(chunk, out),
+            Event::ReasoningMessageChunk(chunk) => self.reasoning(chunk, out),
             event => {
-                self.close_for(&event, &mut out);
+                self.close_for(&event, out);
                 out.push(event);
+                Ok(())
             }
         }
-        Ok(out)
     }
 
     /// Closes the lanes whose shorthand the event ends ("Closing a chunk stream").
@@ -137,7 +153,7 @@ impl ChunkExpander {
             event => {
                 // An explicit event about an item that chunks assemble ends the shorthand, whatever its tag.
                 if let Some((kind, id)) = explicit_item(event)
-                    && let Some(owner) = self.holders.get(&(kind, id.to_owned())).cloned()
+                    && let Some(owner) = self.holders[kind as usize].get(id).cloned()
                 {
                     self.close(&owner, out);
                 }
@@ -153,7 +169,7 @@ impl ChunkExpander {
             Some(Item { id, opener: Opener::Text { role, name }, .. }) => {
                 self.agrees(Kind::Text, id, "role", chunk.role.map(TextMessageRole::as_str), Some(role.as_str()))?;
                 self.agrees(Kind::Text, id, "name", chunk.name.as_deref(), name.as_deref())?;
-                id.clone()
+                chunk.message_id.unwrap_or_else(|| id.clone())
             }
             _ => {
                 let id = self.first(Kind::Text, "messageId", chunk.message_id.as_ref())?;
@@ -188,7 +204,7 @@ impl ChunkExpander {
                 self.agrees(Kind::ToolCall, id, "toolCallName", chunk.tool_call_name.as_deref(), Some(name))?;
                 let repeated = chunk.parent_message_id.as_deref();
                 self.agrees(Kind::ToolCall, id, "parentMessageId", repeated, parent.as_deref())?;
-                id.clone()
+                chunk.tool_call_id.unwrap_or_else(|| id.clone())
             }
             _ => {
                 let id = self.first(Kind::ToolCall, "toolCallId", chunk.tool_call_id.as_ref())?;
@@ -219,7 +235,7 @@ impl ChunkExpander {
         let lane = self.lane(Kind::Reasoning, chunk.message_id.as_deref(), chunk.subagent_run_id.as_deref())?;
         let mut opening = false;
         let id = match self.continued(&lane, Kind::Reasoning, chunk.message_id.as_deref()) {
-            Some(item) => item.id.clone(),
+            Some(item) => chunk.message_id.unwrap_or_else(|| item.id.clone()),
             None => {
                 let id = self.first(Kind::Reasoning, "messageId", chunk.message_id.as_ref())?;
                 self.open(&lane, Kind::Reasoning, &id, Opener::Reasoning, out);
@@ -246,7 +262,7 @@ impl ChunkExpander {
     fn lane(&self, kind: Kind, id: Option<&str>, tag: Option<&str>) -> Result<Owner, Violation> {
         let tagged = || tag.map(str::to_owned);
         if let Some(id) = id {
-            let Some(owner) = self.holders.get(&(kind, id.to_owned())) else { return Ok(tagged()) };
+            let Some(owner) = self.holders[kind as usize].get(id) else { return Ok(tagged()) };
             if tag.is_some() && tag != owner.as_deref() {
                 return Err(self.violation(
                     Rule::AttributionMismatch,
@@ -325,7 +341,7 @@ impl ChunkExpander {
         self.close(lane, out);
         self.opened += 1;
         self.lanes.insert(lane.clone(), Item { kind, id: id.to_owned(), opener, opened: self.opened });
-        self.holders.insert((kind, id.to_owned()), lane.clone());
+        self.holders[kind as usize].insert(id.to_owned(), lane.clone());
         self.by_kind.entry(kind).or_default().insert(lane.clone());
     }
 
@@ -334,9 +350,7 @@ impl ChunkExpander {
         if let Some(lanes) = self.by_kind.get_mut(&kind) {
             lanes.remove(lane);
         }
-        let key = (kind, id);
-        self.holders.remove(&key);
-        let (_, id) = key;
+        self.holders[kind as usize].remove(&id);
         out.push(match kind {
             Kind::Text => {
                 let mut end = TextMessageEnd::new(id);

@@ -1,22 +1,23 @@
 //! What a client makes of a stream, event by event.
 //!
-//! The order is that of basic/processing: decoding, translation of retired shapes, enforcement, chunk expansion,
-//! verification. Three ways of ending badly are kept apart: a *violation* rejects the stream, a *reported failure* is a
+//! The order is that of basic/processing: decoding, translation of retired shapes, middleware, enforcement, chunk
+//! expansion, verification. Three ways of ending badly are kept apart: a *violation* rejects the stream, a *reported failure* is a
 //! run that ended with `RUN_ERROR`, and a *truncation* is a run whose ending never came. In all three, everything that
 //! was delivered stays delivered.
 
 use serde_json::Value;
 
 use crate::chunks::ChunkExpander;
-use crate::decode::{Decoded, decode_frequent, decode_value, parse};
+use crate::decode::{Decoded, decode_strictly, decode_value, parse};
 use crate::ending::{Ending, RunRecord, Truncation};
 use crate::event::Event;
 use crate::input::RunAgentInput;
+use crate::middleware::{Middleware, Stages};
 use crate::outgoing::{AgentVersion, OlderAgent};
 use crate::retired::RetiredShapes;
 use crate::verify::Verifier;
 use crate::version::{Declaration, ProtocolVersion};
-use crate::violation::Violation;
+use crate::violation::{Rule, Violation};
 use crate::warning::{Warning, WarningRule};
 
 /// What a consumer knows beforehand.
@@ -35,6 +36,24 @@ pub struct Rejected {
     /// What was wrong.
     pub violation: Violation,
 }
+
+/// The events that one push delivers, in order. What is not taken of them is gone.
+#[derive(Debug)]
+pub struct Delivered<'a>(std::vec::Drain<'a, Event>);
+
+impl Iterator for Delivered<'_> {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Delivered<'_> {}
 
 /// What a stream has come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,10 +95,13 @@ pub struct Consumer {
     index: usize,
     requested: Option<(String, String)>,
     retired: RetiredShapes,
+    stages: Stages,
     older: Option<OlderAgent>,
     expander: ChunkExpander,
     verifier: Verifier,
     warnings: Vec<Warning>,
+    /// What the current push delivers. Kept from push to push, so that an event costs no allocation of its own.
+    delivered: Vec<Event>,
     rejected: Option<Violation>,
 }
 
@@ -100,12 +122,21 @@ impl Consumer {
             index: 0,
             requested,
             retired: RetiredShapes::default(),
+            stages: Stages::default(),
             older: None,
             expander: ChunkExpander::new(),
             verifier,
             warnings: Vec::new(),
+            delivered: Vec::new(),
             rejected: None,
         }
+    }
+
+    /// Puts a stage behind the stages that are there already. Install all of them before the first event.
+    #[must_use]
+    pub fn with_middleware(mut self, stage: impl Middleware + 'static) -> Self {
+        self.stages.add(Box::new(stage));
+        self
     }
 
     /// Says that the stream comes from an agent of this version. What an older one cannot mean as 1.0 does is translated,
@@ -121,11 +152,13 @@ impl Consumer {
     /// # Errors
     ///
     /// When the stream is rejected. Every later push repeats the violation.
-    pub fn push_json(&mut self, json: &[u8]) -> Result<Vec<Event>, Rejected> {
-        // What reads strictly and is of a frequent type is none of the retired shapes.
-        self.take(|consumer, index| match decode_frequent(json).filter(|_| consumer.older.is_none()) {
-            Some(event) => Ok(Decoded { event: Some(event), warnings: Vec::new() }),
-            None => consumer.decode(parse(json, index)?, index),
+    pub fn push_json(&mut self, json: &[u8]) -> Result<Delivered<'_>, Rejected> {
+        self.take(|consumer, index| {
+            // What reads strictly is none of the retired shapes.
+            if consumer.reads_directly() && decode_strictly(json, &mut consumer.delivered) {
+                return consumer.deliver_last(index);
+            }
+            consumer.process(parse(json, index)?, index)
         })
     }
 
@@ -134,8 +167,8 @@ impl Consumer {
     /// # Errors
     ///
     /// As [`Consumer::push_json`].
-    pub fn push_value(&mut self, value: Value) -> Result<Vec<Event>, Rejected> {
-        self.take(|consumer, index| consumer.decode(value, index))
+    pub fn push_value(&mut self, value: Value) -> Result<Delivered<'_>, Rejected> {
+        self.take(|consumer, index| consumer.process(value, index))
     }
 
     /// Takes the next event from a transport that carries no JSON.
@@ -143,11 +176,24 @@ impl Consumer {
     /// # Errors
     ///
     /// As [`Consumer::push_json`].
-    pub fn push_event(&mut self, event: Event) -> Result<Vec<Event>, Rejected> {
-        self.take(|consumer, index| match consumer.older {
-            None => Ok(Decoded { event: Some(event), warnings: Vec::new() }),
-            Some(_) => consumer.decode(event.to_value(), index),
+    pub fn push_event(&mut self, event: Event) -> Result<Delivered<'_>, Rejected> {
+        self.take(|consumer, index| match consumer.reads_directly() {
+            true => consumer.deliver(event, index),
+            false => consumer.process(event.to_value(), index),
         })
+    }
+
+    /// Takes, in the place of the next event, one that no transport can name, and drops it.
+    pub(crate) fn push_unknown(&mut self, message: String) -> Result<Delivered<'_>, Rejected> {
+        self.take(|consumer, index| {
+            consumer.warnings.push(Warning { rule: WarningRule::UnknownEvent, message, event: index, path: None });
+            Ok(())
+        })
+    }
+
+    /// Takes, in the place of the next event, bytes that are none.
+    pub(crate) fn push_undecodable(&mut self, rule: Rule, message: String) -> Result<Delivered<'_>, Rejected> {
+        self.take(|_, index| Err(Violation::new(rule, index, message)))
     }
 
     /// The warnings since they were taken last, in order.
@@ -183,56 +229,73 @@ impl Consumer {
         }
     }
 
-    pub(crate) fn take(
+    fn take(
         &mut self,
-        decode: impl FnOnce(&mut Self, usize) -> Result<Decoded, Violation>,
-    ) -> Result<Vec<Event>, Rejected> {
+        step: impl FnOnce(&mut Self, usize) -> Result<(), Violation>,
+    ) -> Result<Delivered<'_>, Rejected> {
         if let Some(violation) = &self.rejected {
             return Err(Rejected { delivered: Vec::new(), violation: violation.clone() });
         }
         let index = self.index;
         self.index += 1;
-        let mut delivered = Vec::new();
-        match self.run(decode, index, &mut delivered) {
-            Ok(()) => Ok(delivered),
+        match step(self, index) {
+            Ok(()) => Ok(Delivered(self.delivered.drain(..))),
             Err(mut violation) => {
                 violation.event = index;
                 self.rejected = Some(violation.clone());
-                Err(Rejected { delivered, violation })
+                Err(Rejected { delivered: std::mem::take(&mut self.delivered), violation })
             }
         }
     }
 
-    fn run(
-        &mut self,
-        decode: impl FnOnce(&mut Self, usize) -> Result<Decoded, Violation>,
-        index: usize,
-        delivered: &mut Vec<Event>,
-    ) -> Result<(), Violation> {
-        let Decoded { event, warnings } = decode(self, index)?;
-        self.warnings.extend(warnings);
-        let Some(event) = event else { return Ok(()) };
-        if let Event::RunStarted(started) = &event {
-            self.mention_version(started.protocol_version.as_deref(), index);
-        }
-        for event in self.expander.push(event)? {
-            self.verifier.push(&event)?;
-            delivered.push(event);
-        }
-        Ok(())
+    /// Whether nothing stands between a peer's event and enforcement, which finds nothing in one that reads strictly.
+    fn reads_directly(&self) -> bool {
+        self.stages.is_empty() && self.older.is_none()
     }
 
-    fn decode(&mut self, mut value: Value, index: usize) -> Result<Decoded, Violation> {
-        let mut warnings = Vec::new();
-        self.retired.translate(&mut value, index, &mut warnings);
+    /// From the JSON value of an event to what it delivers.
+    fn process(&mut self, mut value: Value, index: usize) -> Result<(), Violation> {
+        self.retired.translate(&mut value, index, &mut self.warnings);
         if let Some(older) = self.older
-            && !older.translate(&mut value, index, &mut warnings)
+            && !older.translate(&mut value, index, &mut self.warnings)
         {
-            return Ok(Decoded { event: None, warnings });
+            return Ok(());
         }
-        let decoded = decode_value(value, index)?;
-        warnings.extend(decoded.warnings);
-        Ok(Decoded { event: decoded.event, warnings })
+        if self.stages.is_empty() {
+            return self.enforce(value, index);
+        }
+        self.stages.process(value).into_iter().try_for_each(|value| self.enforce(value, index))
+    }
+
+    fn enforce(&mut self, value: Value, index: usize) -> Result<(), Violation> {
+        let Decoded { event, warnings } = decode_value(value, index)?;
+        self.warnings.extend(warnings);
+        event.map_or(Ok(()), |event| self.deliver(event, index))
+    }
+
+    /// Expands and verifies one event, and puts what comes of it behind what is delivered already.
+    fn deliver(&mut self, event: Event, index: usize) -> Result<(), Violation> {
+        self.delivered.push(event);
+        self.deliver_last(index)
+    }
+
+    /// As [`Consumer::deliver`], for the event that is the last of those to deliver: where it is read it stays, if it
+    /// stands for itself.
+    fn deliver_last(&mut self, index: usize) -> Result<(), Violation> {
+        let Some(event) = self.delivered.last() else { return Ok(()) };
+        if let Event::RunStarted(started) = event {
+            let declared = started.protocol_version.clone();
+            self.mention_version(declared.as_deref(), index);
+        }
+        let first = self.delivered.len() - 1;
+        self.expander.push_last(&mut self.delivered)?;
+        for place in first..self.delivered.len() {
+            if let Err(violation) = self.verifier.push(&self.delivered[place]) {
+                self.delivered.truncate(place);
+                return Err(violation);
+            }
+        }
+        Ok(())
     }
 
     fn mention_version(&mut self, declared: Option<&str>, event: usize) {

@@ -320,7 +320,7 @@ pub(crate) fn found(value: &Value) -> String {
 }
 
 /// Whether the text is a JSON Pointer (RFC 6901, section 3).
-fn is_json_pointer(text: &str) -> bool {
+pub(crate) fn is_json_pointer(text: &str) -> bool {
     if !text.is_empty() && !text.starts_with('/') {
         return false;
     }

@@ -1,6 +1,7 @@
 //! Open, content, close, and who owns what (patterns/streaming; events/subagents, "Ownership").
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::event::EventType;
 use crate::violation::{Rule, Violation};
@@ -8,19 +9,65 @@ use crate::violation::{Rule, Violation};
 /// Who an item belongs to: a subagent invocation, or the parent agent.
 pub(crate) type Owner = Option<String>;
 
+/// One item that a run has seen.
+#[derive(Debug)]
+struct Item {
+    id: Arc<str>,
+    owner: Owner,
+    open: bool,
+}
+
 /// The items of one kind: which are open, and who owns each that the run has seen. Owners outlive the closing, because a
 /// closed item may be reopened, or given an encrypted value.
 #[derive(Debug, Default)]
 pub(crate) struct Items {
-    pub(crate) open: HashSet<String>,
-    pub(crate) owners: HashMap<String, Owner>,
+    items: Vec<Item>,
+    by_id: HashMap<Arc<str>, usize>,
+    /// The item of the last event. A stream extends one item many times in a row, and comparing an id is cheaper than
+    /// hashing it.
+    last: usize,
+    open: usize,
 }
 
 impl Items {
     /// Forgets everything, for the next run.
     pub(crate) fn clear(&mut self) {
-        self.open.clear();
-        self.owners.clear();
+        *self = Self::default();
+    }
+
+    /// Who owns the item; `None` when it is not on record.
+    pub(crate) fn owner(&self, id: &str) -> Option<&Owner> {
+        self.find(id).map(|place| &self.items[place].owner)
+    }
+
+    /// Puts on record who owns the item, whatever was on record before.
+    pub(crate) fn set_owner(&mut self, id: &str, owner: Owner) {
+        match self.find(id) {
+            Some(place) => self.items[place].owner = owner,
+            None => {
+                self.add(id, owner);
+            }
+        }
+    }
+
+    /// The ids of the items that are open, in no order.
+    pub(crate) fn open_ids(&self) -> impl Iterator<Item = &str> {
+        let any = if self.open == 0 { &[] } else { &self.items[..] };
+        any.iter().filter(|item| item.open).map(|item| &*item.id)
+    }
+
+    fn find(&self, id: &str) -> Option<usize> {
+        match self.items.get(self.last) {
+            Some(item) if &*item.id == id => Some(self.last),
+            _ => self.by_id.get(id).copied(),
+        }
+    }
+
+    fn add(&mut self, id: &str, owner: Owner) -> usize {
+        let (id, place) = (Arc::<str>::from(id), self.items.len());
+        self.by_id.insert(id.clone(), place);
+        self.items.push(Item { id, owner, open: false });
+        place
     }
 }
 
@@ -53,43 +100,47 @@ pub(crate) fn open(
     inherited: Option<Owner>,
     index: usize,
 ) -> Result<(), Violation> {
-    if items.open.contains(id) {
+    let known = items.find(id);
+    if known.is_some_and(|place| items.items[place].open) {
         let message =
             format!("{event_type} opens {} '{id}', which is open already; it must be closed first.", kind.noun);
         return Err(Violation::new(kind.already_open, index, message));
     }
-    match items.owners.get(id) {
-        Some(owner) => {
+    let place = match known {
+        Some(place) => {
+            let owner = &items.items[place].owner;
             agrees(Some(owner), tag, event_type, kind.noun, id, index)?;
             if let (None, Some(inherited)) = (tag, &inherited)
                 && inherited != owner
             {
                 return Err(mismatch(inherited.as_deref(), owner, event_type, kind.noun, id, index));
             }
+            place
         }
-        None => {
-            let owner = tag.map(str::to_owned).or(inherited.flatten());
-            items.owners.insert(id.to_owned(), owner);
-        }
-    }
-    items.open.insert(id.to_owned());
+        None => items.add(id, tag.map(str::to_owned).or(inherited.flatten())),
+    };
+    items.items[place].open = true;
+    items.open += 1;
+    items.last = place;
     Ok(())
 }
 
 /// Continues an open item.
 pub(crate) fn continues(
-    items: &Items,
+    items: &mut Items,
     kind: &Kind,
     event_type: EventType,
     id: &str,
     tag: Option<&str>,
     index: usize,
 ) -> Result<(), Violation> {
-    if !items.open.contains(id) {
+    let place = items.find(id);
+    let Some(place) = place.filter(|&place| items.items[place].open) else {
         let message = format!("{event_type} names {} '{id}', which is not open; it must be opened first.", kind.noun);
         return Err(Violation::new(kind.not_open, index, message));
-    }
-    agrees(items.owners.get(id), tag, event_type, kind.noun, id, index)
+    };
+    items.last = place;
+    agrees(Some(&items.items[place].owner), tag, event_type, kind.noun, id, index)
 }
 
 /// Closes an open item.
@@ -102,7 +153,9 @@ pub(crate) fn close(
     index: usize,
 ) -> Result<(), Violation> {
     continues(items, kind, event_type, id, tag, index)?;
-    items.open.remove(id);
+    // The item that continues is the last one.
+    items.items[items.last].open = false;
+    items.open -= 1;
     Ok(())
 }
 

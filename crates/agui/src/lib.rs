@@ -3,8 +3,8 @@
 //! - [`Event`] and its 31 structs, [`Message`], [`RunAgentInput`]: the types, exactly as the schema has them;
 //! - [`SseDecoder`], [`SseEncoder`]: reading and writing Server-Sent Events, at any split of the bytes;
 //! - [`proto`]: reading and writing the binary form, one protobuf message a frame;
-//! - [`Consumer`]: what a client makes of a stream — decoding, retired shapes, enforcement, chunk expansion and
-//!   verification, in the order of basic/processing;
+//! - [`Consumer`]: what a client makes of a stream — decoding, retired shapes, [`Middleware`], enforcement, chunk
+//!   expansion and verification, in the order of basic/processing;
 //! - [`Reducer`]: the messages and the state that a client holds;
 //! - [`Outgoing`]: what a client sends, checked and translated before it is sent; [`Pending`]: what a thread waits for once
 //!   a run has ended;
@@ -30,6 +30,7 @@ mod events;
 mod input;
 mod items;
 mod message;
+mod middleware;
 mod object;
 mod outcome;
 mod outgoing;
@@ -55,7 +56,7 @@ pub use capabilities::{
 };
 pub use check::*;
 pub use chunks::ChunkExpander;
-pub use consumer::{Consumer, ConsumerOptions, Rejected, StreamEnd};
+pub use consumer::{Consumer, ConsumerOptions, Delivered, Rejected, StreamEnd};
 pub use decode::{Decoded, decode_event, decode_value};
 pub use downgrade::{CANCELLED_CODE, Downgrade, Peer};
 pub use ending::{Ending, RunEnding, RunRecord, Truncation};
@@ -63,13 +64,14 @@ pub use event::{Event, EventType, UnknownEventType};
 pub use events::*;
 pub use input::{Context, InputError, RunAgentInput, Tool};
 pub use message::*;
+pub use middleware::Middleware;
 pub use outcome::*;
 pub use outgoing::{
     AgentVersion, Outgoing, OutgoingError, OutgoingRule, OutgoingWarning, PreparedInput, UnknownAgentVersion,
 };
 pub use pending::{Pending, PendingToolCall};
 pub use reducer::Reducer;
-pub use sse::{SseDecoder, SseEncoder, SseError, SseEvent};
+pub use sse::{SseDecoder, SseEncoder, SseError, SseEvent, SseEventRef, SseEvents};
 pub use usage::{CallUsage, MAX_TOKENS, Part, TokenUsage, UsageError, UsageLedger};
 pub use verify::Verifier;
 pub use version::{Declaration, PROTOCOL_VERSION, ProtocolVersion, UninterpretableVersion};

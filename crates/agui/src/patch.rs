@@ -5,7 +5,7 @@ mod application;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
-use crate::enforce::{Survival, enforce_kind};
+use crate::enforce::{Survival, enforce_kind, is_json_pointer};
 use crate::schema;
 
 /// Reads a list of well-formed operations, keeping the members that they do not define.
@@ -14,7 +14,11 @@ where
     D: Deserializer<'de>,
 {
     static PATCH: schema::Kind = schema::JSON_PATCH;
-    let mut patch = Value::Array(Vec::deserialize(deserializer)?);
+    let operations = Vec::deserialize(deserializer)?;
+    if operations.iter().all(is_usual) {
+        return Ok(operations);
+    }
+    let mut patch = Value::Array(operations);
     let enforcement = enforce_kind(&mut patch, &PATCH);
     match enforcement.verdict {
         Ok(Survival::Kept) if enforcement.notes.is_empty() => {}
@@ -32,13 +36,27 @@ where
     }
 }
 
-/// Applies the operations to `document` in order. When one fails, the document stays as it was.
+/// Whether it is evidently a well-formed operation. The others are judged by the schema, which takes longer.
+fn is_usual(operation: &Value) -> bool {
+    let Value::Object(members) = operation else { return false };
+    let pointer = |member: &str| members.get(member).and_then(Value::as_str).is_some_and(is_json_pointer);
+    pointer("path")
+        && match members.get("op").and_then(Value::as_str) {
+            Some("add" | "replace" | "test") => members.contains_key("value"),
+            Some("move" | "copy") => pointer("from"),
+            Some("remove") => true,
+            _ => false,
+        }
+}
+
+/// Applies the operations to `document` in order. When one fails, the document stays as it was: what was changed is
+/// changed back, so the cost is that of the operations and not of the document.
 ///
 /// # Errors
 ///
 /// Which operation does not apply, and why.
-pub(crate) fn apply(document: &mut Value, operations: &[Value]) -> Result<(), String> {
-    application::apply(document, operations.to_vec())
+pub(crate) fn apply(document: &mut Value, operations: Vec<Value>) -> Result<(), String> {
+    application::apply(document, operations)
 }
 
 /// Whether an operation replaces or removes the whole document, after which an object may be none any more.

@@ -1,7 +1,5 @@
 //! What a client holds: the messages of the conversation and the state.
 
-use std::collections::HashSet;
-
 use serde_json::{Map, Value};
 
 use crate::conversation::{Conversation, Place};
@@ -53,34 +51,37 @@ impl Reducer {
     }
 
     /// Applies one event. `index` is its place in the stream, repeated in the warning that says what did not apply.
-    pub fn apply(&mut self, event: &Event, index: usize) -> Option<Warning> {
+    ///
+    /// The event is given up, because most of what is held was in one: a snapshot becomes the state without a copy. An
+    /// application that also shows the event does so before.
+    pub fn apply(&mut self, event: Event, index: usize) -> Option<Warning> {
         let result = match event {
-            Event::TextMessageStart(start) => self.text_start(start),
             Event::TextMessageContent(content) => {
-                self.text_delta(&content.message_id, &content.delta, content.metadata.as_ref())
+                self.text_delta(&content.message_id, &content.delta, content.metadata)
             }
-            Event::TextMessageEnd(end) => self.text_metadata(&end.message_id, end.metadata.as_ref()),
-            Event::ReasoningMessageStart(start) => self.reasoning_start(start),
+            Event::ToolCallArgs(args) => self.tool_call_delta(&args.tool_call_id, &args.delta, args.metadata),
             Event::ReasoningMessageContent(content) => {
-                self.text_delta(&content.message_id, &content.delta, content.metadata.as_ref())
+                self.text_delta(&content.message_id, &content.delta, content.metadata)
             }
-            Event::ReasoningMessageEnd(end) => self.text_metadata(&end.message_id, end.metadata.as_ref()),
+            Event::TextMessageStart(start) => self.text_start(start),
+            Event::TextMessageEnd(end) => self.text_metadata(&end.message_id, end.metadata),
+            Event::ReasoningMessageStart(start) => self.reasoning_start(start),
+            Event::ReasoningMessageEnd(end) => self.text_metadata(&end.message_id, end.metadata),
             Event::ToolCallStart(start) => self.tool_call_start(start),
-            Event::ToolCallArgs(args) => self.tool_call_delta(&args.tool_call_id, &args.delta, args.metadata.as_ref()),
-            Event::ToolCallEnd(end) => self.tool_call_delta(&end.tool_call_id, "", end.metadata.as_ref()),
+            Event::ToolCallEnd(end) => self.tool_call_delta(&end.tool_call_id, "", end.metadata),
             Event::ToolCallResult(result) => {
                 self.tool_call_result(result);
                 Ok(())
             }
             Event::StateSnapshot(snapshot) => {
-                self.state = snapshot.snapshot.clone();
+                self.state = snapshot.snapshot;
                 Ok(())
             }
-            Event::StateDelta(delta) => patch::apply(&mut self.state, &delta.delta).map_err(|reason| {
+            Event::StateDelta(delta) => patch::apply(&mut self.state, delta.delta).map_err(|reason| {
                 (WarningRule::PatchNotApplied, format!("Failed to apply state patch, and kept the state: {reason}"))
             }),
             Event::MessagesSnapshot(snapshot) => {
-                self.reconcile(&snapshot.messages);
+                self.reconcile(snapshot.messages);
                 Ok(())
             }
             Event::ActivitySnapshot(snapshot) => self.activity_snapshot(snapshot),
@@ -88,16 +89,16 @@ impl Reducer {
             Event::ReasoningEncryptedValue(value) => self.encrypted_value(value),
             Event::RunStarted(started) => {
                 self.interrupts.clear();
-                for message in started.input.iter().flat_map(|input| &input.messages) {
+                for message in started.input.into_iter().flat_map(|input| input.messages) {
                     if self.conversation.find(message.id()).is_none() {
-                        self.conversation.append(message.clone());
+                        self.conversation.append(message);
                     }
                 }
                 Ok(())
             }
             Event::RunFinished(finished) => {
-                if let Some(RunFinishedOutcome::Interrupt { interrupts }) = &finished.outcome {
-                    self.interrupts.clone_from(interrupts);
+                if let Some(RunFinishedOutcome::Interrupt { interrupts }) = finished.outcome {
+                    self.interrupts = interrupts;
                 }
                 Ok(())
             }
@@ -136,15 +137,13 @@ impl Reducer {
         (self.conversation.into_messages(), self.state)
     }
 
-    fn text_start(&mut self, start: &TextMessageStart) -> Result<(), (WarningRule, String)> {
+    fn text_start(&mut self, start: TextMessageStart) -> Result<(), (WarningRule, String)> {
         if self.conversation.find(&start.message_id).is_some() {
             // A reopened message continues; its established values stand (events/text-messages).
-            return self.text_metadata(&start.message_id, start.metadata.as_ref());
+            return self.text_metadata(&start.message_id, start.metadata);
         }
-        let id = start.message_id.clone();
-        let (name, metadata, subagent_run_id) =
-            (start.name.clone(), start.metadata.clone(), start.subagent_run_id.clone());
-        self.conversation.append(match start.role.unwrap_or_default() {
+        let TextMessageStart { message_id: id, role, name, metadata, subagent_run_id, .. } = start;
+        self.conversation.append(match role.unwrap_or_default() {
             TextMessageRole::Developer => Message::Developer(DeveloperMessage {
                 id,
                 name,
@@ -170,14 +169,14 @@ impl Reducer {
         Ok(())
     }
 
-    fn reasoning_start(&mut self, start: &ReasoningMessageStart) -> Result<(), (WarningRule, String)> {
+    fn reasoning_start(&mut self, start: ReasoningMessageStart) -> Result<(), (WarningRule, String)> {
         if self.conversation.find(&start.message_id).is_some() {
-            return self.text_metadata(&start.message_id, start.metadata.as_ref());
+            return self.text_metadata(&start.message_id, start.metadata);
         }
         self.conversation.append(Message::Reasoning(ReasoningMessage {
-            id: start.message_id.clone(),
-            metadata: start.metadata.clone(),
-            subagent_run_id: start.subagent_run_id.clone(),
+            id: start.message_id,
+            metadata: start.metadata,
+            subagent_run_id: start.subagent_run_id,
             ..ReasoningMessage::default()
         }));
         Ok(())
@@ -186,7 +185,7 @@ impl Reducer {
     /// The message that holds streamed text, and the place of its text.
     fn text_target(&mut self, id: &str) -> Result<Place, (WarningRule, String)> {
         let missing = |what: String| (WarningRule::TextTarget, what);
-        let place = self.conversation.find(id).ok_or_else(|| missing(format!("No message '{id}' is held.")))?;
+        let place = self.conversation.find_again(id).ok_or_else(|| missing(format!("No message '{id}' is held.")))?;
         match self.conversation.message_mut(place) {
             Message::Activity(_) => {
                 Err(missing(format!("Message '{id}' is an activity and cannot hold streamed text; it was skipped.")))
@@ -203,7 +202,7 @@ impl Reducer {
         &mut self,
         id: &str,
         delta: &str,
-        metadata: Option<&Map<String, Value>>,
+        metadata: Option<Map<String, Value>>,
     ) -> Result<(), (WarningRule, String)> {
         let place = self.text_target(id)?;
         let message = self.conversation.message_mut(place);
@@ -220,41 +219,42 @@ impl Reducer {
         Ok(())
     }
 
-    fn text_metadata(&mut self, id: &str, metadata: Option<&Map<String, Value>>) -> Result<(), (WarningRule, String)> {
+    fn text_metadata(&mut self, id: &str, metadata: Option<Map<String, Value>>) -> Result<(), (WarningRule, String)> {
         let place = self.text_target(id)?;
         merge(self.conversation.message_mut(place).metadata_mut(), metadata);
         Ok(())
     }
 
-    fn tool_call_start(&mut self, start: &ToolCallStart) -> Result<(), (WarningRule, String)> {
+    fn tool_call_start(&mut self, start: ToolCallStart) -> Result<(), (WarningRule, String)> {
         if let Some(call) = self.conversation.tool_call_mut(&start.tool_call_id) {
             // A reopened call continues, and its arguments append (events/tool-calls).
-            merge(&mut call.metadata, start.metadata.as_ref());
+            merge(&mut call.metadata, start.metadata);
             return Ok(());
         }
+        let ToolCallStart { tool_call_id, tool_call_name, parent_message_id, metadata, subagent_run_id, .. } = start;
         let mut result = Ok(());
-        let mut id = start.parent_message_id.as_deref().unwrap_or(&start.tool_call_id);
+        let mut id = parent_message_id.as_deref().unwrap_or(&tool_call_id);
+        let mut parent = None;
         if let Some(place) = self.conversation.find(id) {
             match self.conversation.message(place) {
-                Message::Assistant(_) => {
-                    self.conversation.add_tool_call(place, new_call(start));
-                    return Ok(());
-                }
+                Message::Assistant(_) => parent = Some(place),
                 other => {
                     let message = format!(
-                        "Tool call '{}' names the {} message '{id}' as its parent; it was put on a message of its own.",
-                        start.tool_call_id,
+                        "Tool call '{tool_call_id}' names the {} message '{id}' as its parent; it was put on a message \
+                         of its own.",
                         other.role()
                     );
                     result = Err((WarningRule::ToolCallParent, message));
-                    id = &start.tool_call_id;
+                    id = &tool_call_id;
                 }
             }
         }
-        let mut message = AssistantMessage::new(id);
-        message.subagent_run_id.clone_from(&start.subagent_run_id);
-        let place = self.conversation.append(Message::Assistant(message));
-        self.conversation.add_tool_call(place, new_call(start));
+        let place = parent.unwrap_or_else(|| {
+            let message = AssistantMessage { subagent_run_id, ..AssistantMessage::new(id) };
+            self.conversation.append(Message::Assistant(message))
+        });
+        let call = ToolCall { metadata, ..ToolCall::new(tool_call_id, FunctionCall::new(tool_call_name, "")) };
+        self.conversation.add_tool_call(place, call);
         result
     }
 
@@ -262,7 +262,7 @@ impl Reducer {
         &mut self,
         id: &str,
         delta: &str,
-        metadata: Option<&Map<String, Value>>,
+        metadata: Option<Map<String, Value>>,
     ) -> Result<(), (WarningRule, String)> {
         // A snapshot may have taken the message of an open call away; the call is open all the same.
         let Some(call) = self.conversation.tool_call_mut(id) else {
@@ -276,19 +276,16 @@ impl Reducer {
         Ok(())
     }
 
-    fn tool_call_result(&mut self, result: &ToolCallResult) {
-        let mut message =
-            ToolMessage::new(result.message_id.as_str(), result.content.clone(), result.tool_call_id.as_str());
-        message.metadata.clone_from(&result.metadata);
-        message.subagent_run_id.clone_from(&result.subagent_run_id);
-        let message = Message::Tool(message);
-        match self.conversation.find(&result.message_id) {
+    fn tool_call_result(&mut self, result: ToolCallResult) {
+        let ToolCallResult { message_id: id, tool_call_id, content, metadata, subagent_run_id, .. } = result;
+        let message = ToolMessage { metadata, subagent_run_id, ..ToolMessage::new(id, content, tool_call_id) };
+        match self.conversation.find(&message.id) {
             // The same result again, as in a replay, is the same message and not a second one.
             Some(place) if matches!(self.conversation.message(place), Message::Tool(_)) => {
-                self.conversation.replace(place, message);
+                self.conversation.replace(place, Message::Tool(message));
             }
             _ => {
-                self.conversation.append_answer(&result.tool_call_id, message);
+                self.conversation.append_answer(message);
             }
         }
     }
@@ -296,19 +293,31 @@ impl Reducer {
     /// Reconciles with the complete set of the producer's messages (events/state, `MESSAGES_SNAPSHOT`): known messages
     /// keep their place, new ones come after, and the others go, except for activities and reasoning that the producer
     /// does not track.
-    fn reconcile(&mut self, snapshot: &[Message]) {
+    fn reconcile(&mut self, snapshot: Vec<Message>) {
         let tracks_activities = snapshot.iter().any(|message| matches!(message, Message::Activity(_)));
         let tracks_reasoning = snapshot.iter().any(|message| matches!(message, Message::Reasoning(_)));
-        // Of two messages with one id the later one counts.
-        let restated: std::collections::HashMap<&str, &Message> =
-            snapshot.iter().map(|message| (message.id(), message)).collect();
         let held = std::mem::take(&mut self.conversation).into_messages();
-        let mut messages = Vec::with_capacity(held.len().max(snapshot.len()));
-        let mut placed = HashSet::new();
+        // Of two messages with one id the later one counts, at the place of the earlier one.
+        let mut restated = Conversation::with_capacity(snapshot.len());
+        for message in snapshot {
+            match restated.find(message.id()) {
+                Some(place) => restated.replace(place, message),
+                None => {
+                    restated.append(message);
+                }
+            }
+        }
+        // The usual snapshot restates all that is held in the order in which it is held, and is the outcome as it is.
+        let same = |(place, message): (Place, &Message)| restated.message(place).id() == message.id();
+        if held.len() <= restated.len() && held.iter().enumerate().all(same) {
+            self.conversation = restated;
+            return;
+        }
+        let mut messages = Vec::with_capacity(held.len().max(restated.len()));
+        let (mut restated, places) = restated.into_places();
         for message in held {
-            if let Some(&restatement) = restated.get(message.id()) {
-                placed.insert(restatement.id());
-                messages.push(restatement.clone());
+            if let Some(restatement) = places.get(message.id()).and_then(|&place| restated[place].take()) {
+                messages.push(restatement);
             } else if match message {
                 Message::Activity(_) => !tracks_activities,
                 Message::Reasoning(_) => !tracks_reasoning,
@@ -317,69 +326,56 @@ impl Reducer {
                 messages.push(message);
             }
         }
-        for message in snapshot {
-            if placed.insert(message.id()) {
-                messages.push(restated[message.id()].clone());
-            }
-        }
+        messages.extend(restated.into_iter().flatten());
         self.conversation = messages.into_iter().collect();
     }
 
-    fn activity_snapshot(&mut self, snapshot: &ActivitySnapshot) -> Result<(), (WarningRule, String)> {
-        let replace = snapshot.replace != Some(false);
-        let made = || {
-            let mut activity = ActivityMessage::new(
-                snapshot.message_id.as_str(),
-                snapshot.activity_type.as_str(),
-                snapshot.content.clone(),
-            );
-            activity.metadata.clone_from(&snapshot.metadata);
-            activity.subagent_run_id.clone_from(&snapshot.subagent_run_id);
-            activity
-        };
-        let Some(place) = self.conversation.find(&snapshot.message_id) else {
-            self.conversation.append(Message::Activity(made()));
+    fn activity_snapshot(&mut self, snapshot: ActivitySnapshot) -> Result<(), (WarningRule, String)> {
+        let ActivitySnapshot { message_id: id, activity_type, content, replace, metadata, subagent_run_id, .. } =
+            snapshot;
+        let Some(place) = self.conversation.find(&id) else {
+            let activity = ActivityMessage { id, activity_type, content, metadata, subagent_run_id };
+            self.conversation.append(Message::Activity(activity));
             return Ok(());
         };
         match self.conversation.message_mut(place) {
             Message::Activity(held) => {
-                if replace {
-                    held.activity_type.clone_from(&snapshot.activity_type);
-                    held.content.clone_from(&snapshot.content);
-                    held.subagent_run_id.clone_from(&snapshot.subagent_run_id);
+                if replace != Some(false) {
+                    held.activity_type = activity_type;
+                    held.content = content;
+                    held.subagent_run_id = subagent_run_id;
                 }
-                merge(&mut held.metadata, snapshot.metadata.as_ref());
+                merge(&mut held.metadata, metadata);
                 Ok(())
             }
             other => {
                 let message = format!(
-                    "ACTIVITY_SNAPSHOT names the {} message '{}', which is no activity; it was skipped.",
-                    other.role(),
-                    snapshot.message_id
+                    "ACTIVITY_SNAPSHOT names the {} message '{id}', which is no activity; it was skipped.",
+                    other.role()
                 );
                 Err((WarningRule::ActivityTarget, message))
             }
         }
     }
 
-    fn activity_delta(&mut self, delta: &ActivityDelta) -> Result<(), (WarningRule, String)> {
+    fn activity_delta(&mut self, delta: ActivityDelta) -> Result<(), (WarningRule, String)> {
         let id = &delta.message_id;
-        let place = self.conversation.find(id);
+        let place = self.conversation.find_again(id);
         let Some(Message::Activity(activity)) = place.map(|place| self.conversation.message_mut(place)) else {
             let message = format!("ACTIVITY_DELTA names '{id}', which is no activity that is held; it was skipped.");
             return Err((WarningRule::ActivityTarget, message));
         };
-        merge(&mut activity.metadata, delta.metadata.as_ref());
+        merge(&mut activity.metadata, delta.metadata);
         // Content is an object by schema. Only an operation on the root can make it something else.
         let before = patch::touches_root(&delta.patch).then(|| activity.content.clone());
         let mut content = Value::Object(std::mem::take(&mut activity.content));
-        let applied = patch::apply(&mut content, &delta.patch);
+        let applied = patch::apply(&mut content, delta.patch);
         let reason = match (applied, content) {
             (applied, Value::Object(content)) => {
                 activity.content = content;
                 match applied {
                     Ok(()) => {
-                        activity.activity_type.clone_from(&delta.activity_type);
+                        activity.activity_type = delta.activity_type;
                         return Ok(());
                     }
                     Err(reason) => reason,
@@ -394,7 +390,7 @@ impl Reducer {
         Err((WarningRule::PatchNotApplied, message))
     }
 
-    fn encrypted_value(&mut self, value: &ReasoningEncryptedValue) -> Result<(), (WarningRule, String)> {
+    fn encrypted_value(&mut self, value: ReasoningEncryptedValue) -> Result<(), (WarningRule, String)> {
         let slot = match value.subtype {
             ReasoningEncryptedValueSubtype::ToolCall => {
                 self.conversation.tool_call_mut(&value.entity_id).map(|call| &mut call.encrypted_value)
@@ -406,7 +402,7 @@ impl Reducer {
         };
         match slot {
             Some(slot) => {
-                *slot = Some(value.encrypted_value.clone());
+                *slot = Some(value.encrypted_value);
                 Ok(())
             }
             None => {
@@ -421,15 +417,11 @@ impl Reducer {
     }
 }
 
-fn new_call(start: &ToolCallStart) -> ToolCall {
-    let mut call = ToolCall::new(start.tool_call_id.as_str(), FunctionCall::new(start.tool_call_name.as_str(), ""));
-    call.metadata.clone_from(&start.metadata);
-    call
-}
-
 /// Merges metadata key by key, the last write winning, never into a value (basic/metadata, "Merging").
-fn merge(into: &mut Option<Map<String, Value>>, from: Option<&Map<String, Value>>) {
-    if let Some(from) = from {
-        into.get_or_insert_default().extend(from.iter().map(|(key, value)| (key.clone(), value.clone())));
+fn merge(into: &mut Option<Map<String, Value>>, from: Option<Map<String, Value>>) {
+    match (into, from) {
+        (_, None) => {}
+        (Some(into), Some(from)) => into.extend(from),
+        (into, from) => *into = from,
     }
 }

@@ -30,15 +30,41 @@ pub enum SseError {
     },
 }
 
+/// One event of a stream, where it was read: see [`SseDecoder::read`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SseEventRef<'a> {
+    /// As [`SseEvent::id`].
+    pub id: Option<&'a str>,
+    /// As [`SseEvent::event`].
+    pub event: Option<&'a str>,
+    /// As [`SseEvent::data`].
+    pub data: &'a str,
+    /// As [`SseEvent::retry`].
+    pub retry: Option<u64>,
+}
+
+impl SseEventRef<'_> {
+    /// The event by itself, to be kept.
+    #[must_use]
+    pub fn to_owned(self) -> SseEvent {
+        SseEvent {
+            id: self.id.map(str::to_owned),
+            event: self.event.map(str::to_owned),
+            data: self.data.to_owned(),
+            retry: self.retry,
+        }
+    }
+}
+
 /// Reads a stream of Server-Sent Events, in whatever pieces it arrives.
 ///
 /// Lines may end with LF, CR or CRLF; a byte order mark at the start and comments are skipped; unknown fields are
 /// ignored. Every byte is looked at once, so the cost is linear in the stream whatever the pieces are. Memory is bounded
-/// by the limit.
+/// by the limit, and an event that lies in one piece with its data on one line is not copied at all.
 #[derive(Debug)]
 pub struct SseDecoder {
     limit: usize,
-    /// The line that is being read.
+    /// The line that is being read, as far as earlier pieces held it.
     line: Vec<u8>,
     /// Whether a LF that comes next belongs to a CR that already ended its line.
     after_cr: bool,
@@ -51,6 +77,8 @@ pub struct SseDecoder {
     retry: Option<u64>,
     last_id: Option<String>,
     reconnection_time: Option<u64>,
+    /// Whether the current event was yielded, and goes when the next line comes.
+    dispatched: bool,
     failed: bool,
 }
 
@@ -70,40 +98,27 @@ impl SseDecoder {
             retry: None,
             last_id: None,
             reconnection_time: None,
+            dispatched: false,
             failed: false,
         }
     }
 
-    /// Takes the next bytes and yields the events that they complete. An error is the last thing yielded, after the
-    /// events before it; everything pushed later is ignored.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Vec<Result<SseEvent, SseError>> {
-        let mut events = Vec::new();
-        while !self.failed && !bytes.is_empty() {
-            if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
-                bytes = &bytes[1..];
-                continue;
-            }
-            let end = bytes.iter().position(|&byte| byte == b'\n' || byte == b'\r');
-            let piece = &bytes[..end.unwrap_or(bytes.len())];
-            if self.line.len() + self.data.len() + piece.len() > self.limit {
-                self.failed = true;
-                events.push(Err(SseError::TooLarge { limit: self.limit }));
-                break;
-            }
-            self.line.extend_from_slice(piece);
-            let Some(end) = end else { break };
-            self.after_cr = bytes[end] == b'\r';
-            bytes = &bytes[end + 1..];
-            match self.end_line() {
-                Ok(None) => {}
-                Ok(Some(event)) => events.push(Ok(event)),
-                Err(error) => {
-                    self.failed = true;
-                    events.push(Err(error));
-                }
-            }
+    /// Takes the next bytes and reads the events that they complete, one after the other. It must be read to its end:
+    /// bytes that were not read when it is dropped are left out of the stream.
+    pub fn read<'a>(&'a mut self, bytes: &'a [u8]) -> SseEvents<'a> {
+        SseEvents { decoder: self, bytes, line: None }
+    }
+
+    /// Takes the next bytes and yields the events that they complete, each by itself: [`SseDecoder::read`] for a caller
+    /// who keeps them. An error is the last thing yielded, after the events before it; everything pushed later is
+    /// ignored.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Result<SseEvent, SseError>> {
+        let mut events = self.read(bytes);
+        let mut kept = Vec::new();
+        while let Some(event) = events.next() {
+            kept.push(event.map(SseEventRef::to_owned));
         }
-        events
+        kept
     }
 
     /// Ends the stream. `true` when it stopped inside an event, which is discarded as the standard says: without its
@@ -125,37 +140,19 @@ impl SseDecoder {
         self.reconnection_time
     }
 
-    fn end_line(&mut self) -> Result<Option<SseEvent>, SseError> {
-        let mut line = std::mem::take(&mut self.line);
-        let event = self.read_line(&line);
-        // The buffer is kept for the next line, so that a stream costs one allocation and not one a line.
-        line.clear();
-        self.line = line;
-        event
+    /// Forgets the event that was yielded last.
+    fn begin_event(&mut self) {
+        if std::mem::take(&mut self.dispatched) {
+            self.data.clear();
+            self.has_data = false;
+            self.event = None;
+            self.retry = None;
+        }
     }
 
-    fn read_line(&mut self, mut line: &[u8]) -> Result<Option<SseEvent>, SseError> {
-        if std::mem::take(&mut self.first_line) {
-            line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
-        }
-        if line.is_empty() {
-            return Ok(self.dispatch());
-        }
-        let line = std::str::from_utf8(line).map_err(|error| SseError::NotUtf8 { position: error.valid_up_to() })?;
-        let (field, value) = match line.split_once(':') {
-            Some(("", _)) => return Ok(None),
-            Some((field, value)) => (field, value.strip_prefix(' ').unwrap_or(value)),
-            None => (line, ""),
-        };
-        self.in_event = true;
+    /// Reads a field other than `data`.
+    fn field(&mut self, field: &str, value: &str) {
         match field {
-            "data" => {
-                if self.has_data {
-                    self.data.push('\n');
-                }
-                self.has_data = true;
-                self.data.push_str(value);
-            }
             "event" => self.event = Some(value.to_owned()).filter(|name| !name.is_empty()),
             // An id with a NUL is ignored, as the standard says.
             "id" if !value.contains('\0') => self.last_id = Some(value.to_owned()).filter(|id| !id.is_empty()),
@@ -165,17 +162,141 @@ impl SseDecoder {
             }
             _ => {}
         }
-        Ok(None)
+    }
+}
+
+/// The events that some bytes complete; made by [`SseDecoder::read`].
+///
+/// Each event is borrowed from the bytes or from the decoder, until the next one is asked for.
+#[derive(Debug)]
+pub struct SseEvents<'a> {
+    decoder: &'a mut SseDecoder,
+    bytes: &'a [u8],
+    /// The first data line of the current event, while the bytes that hold it are at hand and no other has come.
+    line: Option<&'a str>,
+}
+
+/// What a line came to.
+enum Line {
+    /// Part of an event, or nothing.
+    Read,
+    /// The end of an event.
+    Dispatch,
+}
+
+impl<'a> SseEvents<'a> {
+    /// The next event. An error is the last thing yielded, after the events before it.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend what it yields")]
+    pub fn next(&mut self) -> Option<Result<SseEventRef<'_>, SseError>> {
+        self.line = None;
+        self.decoder.begin_event();
+        loop {
+            if self.decoder.failed || self.bytes.is_empty() {
+                self.keep_line();
+                return None;
+            }
+            if std::mem::take(&mut self.decoder.after_cr) && self.bytes[0] == b'\n' {
+                self.bytes = &self.bytes[1..];
+                continue;
+            }
+            match self.read_line() {
+                Ok(Line::Read) => {}
+                Ok(Line::Dispatch) => break,
+                Err(error) => {
+                    self.decoder.failed = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        let decoder = &*self.decoder;
+        Some(Ok(SseEventRef {
+            id: decoder.last_id.as_deref(),
+            event: decoder.event.as_deref(),
+            data: self.line.unwrap_or(&decoder.data),
+            retry: decoder.retry,
+        }))
     }
 
-    fn dispatch(&mut self) -> Option<SseEvent> {
-        self.in_event = false;
-        let event = self.event.take();
-        let retry = self.retry.take();
-        if !std::mem::take(&mut self.has_data) {
-            return None;
+    /// Reads up to the next line end, or to the end of the bytes.
+    fn read_line(&mut self) -> Result<Line, SseError> {
+        let end = memchr::memchr2(b'\n', b'\r', self.bytes);
+        let piece = &self.bytes[..end.unwrap_or(self.bytes.len())];
+        let held = self.line.map_or(self.decoder.data.len(), str::len);
+        if self.decoder.line.len() + held + piece.len() > self.decoder.limit {
+            return Err(SseError::TooLarge { limit: self.decoder.limit });
         }
-        Some(SseEvent { id: self.last_id.clone(), event, data: std::mem::take(&mut self.data), retry })
+        let Some(end) = end else {
+            self.decoder.line.extend_from_slice(piece);
+            self.bytes = &[];
+            return Ok(Line::Read);
+        };
+        self.decoder.after_cr = self.bytes[end] == b'\r';
+        self.bytes = &self.bytes[end + 1..];
+        if self.decoder.line.is_empty() {
+            return self.end_line(piece, |data| Some(data));
+        }
+        let mut line = std::mem::take(&mut self.decoder.line);
+        line.extend_from_slice(piece);
+        let read = self.end_line(&line, |_| None);
+        // The buffer is kept for the next line, so that a stream costs one allocation and not one a line.
+        line.clear();
+        self.decoder.line = line;
+        read
+    }
+
+    /// Takes a whole line. `lasting` gives its data for as long as the bytes live, when it is of them.
+    fn end_line<'l>(
+        &mut self,
+        mut line: &'l [u8],
+        lasting: impl FnOnce(&'l str) -> Option<&'a str>,
+    ) -> Result<Line, SseError> {
+        if std::mem::take(&mut self.decoder.first_line) {
+            line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+        }
+        if line.is_empty() {
+            return Ok(self.end_event());
+        }
+        let line = std::str::from_utf8(line).map_err(|error| SseError::NotUtf8 { position: error.valid_up_to() })?;
+        let (field, value) = match line.strip_prefix("data:") {
+            Some(value) => ("data", value),
+            None => line.split_once(':').unwrap_or((line, "")),
+        };
+        if field.is_empty() {
+            return Ok(Line::Read);
+        }
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        self.decoder.in_event = true;
+        if field != "data" {
+            self.decoder.field(field, value);
+        } else if std::mem::replace(&mut self.decoder.has_data, true) {
+            self.keep_line();
+            self.decoder.data.push('\n');
+            self.decoder.data.push_str(value);
+        } else {
+            self.line = lasting(value);
+            if self.line.is_none() {
+                self.decoder.data.push_str(value);
+            }
+        }
+        Ok(Line::Read)
+    }
+
+    /// Ends an event, which is none without data.
+    fn end_event(&mut self) -> Line {
+        self.decoder.in_event = false;
+        self.decoder.dispatched = true;
+        if self.decoder.has_data {
+            return Line::Dispatch;
+        }
+        self.decoder.begin_event();
+        Line::Read
+    }
+
+    /// Takes over what is to outlast the bytes.
+    fn keep_line(&mut self) {
+        if let Some(line) = self.line.take() {
+            self.decoder.data.push_str(line);
+        }
     }
 }
 

@@ -187,12 +187,12 @@ impl Verifier {
                 open(&mut self.texts, &TEXT, event_type, &start.message_id, tag, None, index)
             }
             Event::TextMessageContent(content) => {
-                continues(&self.texts, &TEXT, event_type, &content.message_id, tag, index)
+                continues(&mut self.texts, &TEXT, event_type, &content.message_id, tag, index)
             }
             Event::TextMessageEnd(end) => close(&mut self.texts, &TEXT, event_type, &end.message_id, tag, index),
             Event::ToolCallStart(start) => {
                 let parent = start.parent_message_id.as_deref();
-                let inherited = match parent.and_then(|parent| self.texts.owners.get(parent)) {
+                let inherited = match parent.and_then(|parent| self.texts.owner(parent)) {
                     Some(owner) => {
                         let parent = parent.unwrap_or_default();
                         agrees(Some(owner), tag, event_type, "parent message", parent, index)?;
@@ -207,14 +207,14 @@ impl Verifier {
                 Ok(())
             }
             Event::ToolCallArgs(args) => {
-                continues(&self.tool_calls, &TOOL_CALL, event_type, &args.tool_call_id, tag, index)
+                continues(&mut self.tool_calls, &TOOL_CALL, event_type, &args.tool_call_id, tag, index)
             }
             Event::ToolCallEnd(end) => {
                 close(&mut self.tool_calls, &TOOL_CALL, event_type, &end.tool_call_id, tag, index)
             }
             Event::ToolCallResult(result) => {
                 self.answered_calls.insert(result.tool_call_id.clone());
-                self.texts.owners.insert(result.message_id.clone(), tag.map(str::to_owned));
+                self.texts.set_owner(&result.message_id, tag.map(str::to_owned));
                 Ok(())
             }
             Event::ReasoningStart(start) => {
@@ -225,19 +225,17 @@ impl Verifier {
                 open(&mut self.reasoning, &REASONING, event_type, &start.message_id, tag, None, index)
             }
             Event::ReasoningMessageContent(content) => {
-                continues(&self.reasoning, &REASONING, event_type, &content.message_id, tag, index)
+                continues(&mut self.reasoning, &REASONING, event_type, &content.message_id, tag, index)
             }
             Event::ReasoningMessageEnd(end) => {
                 close(&mut self.reasoning, &REASONING, event_type, &end.message_id, tag, index)
             }
             Event::ReasoningEncryptedValue(value) => {
                 let (noun, owner) = match value.subtype {
-                    ReasoningEncryptedValueSubtype::ToolCall => {
-                        ("tool call", self.tool_calls.owners.get(&value.entity_id))
-                    }
+                    ReasoningEncryptedValueSubtype::ToolCall => ("tool call", self.tool_calls.owner(&value.entity_id)),
                     ReasoningEncryptedValueSubtype::Message => (
                         "message",
-                        self.texts.owners.get(&value.entity_id).or_else(|| self.reasoning.owners.get(&value.entity_id)),
+                        self.texts.owner(&value.entity_id).or_else(|| self.reasoning.owner(&value.entity_id)),
                     ),
                 };
                 agrees(owner, tag, event_type, noun, &value.entity_id, index)
@@ -374,14 +372,14 @@ impl Verifier {
 
     fn nothing_is_open(&self) -> Result<(), Violation> {
         let steps = self.steps.iter().map(|(owner, name)| format!("'{name}' of {}", named(owner.as_deref()))).collect();
-        let quoted = |open: &HashSet<String>| open.iter().map(|id| format!("'{id}'")).collect();
+        let quoted = |items: &Items| items.open_ids().map(|id| format!("'{id}'")).collect();
         let subagents = self.subagents.iter().filter(|(_, active)| **active).map(|(id, _)| format!("'{id}'")).collect();
         let kinds: [(Rule, &str, Vec<String>); 6] = [
             (Rule::StepOpenAtFinish, "steps", steps),
-            (Rule::TextMessageOpenAtFinish, "text messages", quoted(&self.texts.open)),
-            (Rule::ToolCallOpenAtFinish, "tool calls", quoted(&self.tool_calls.open)),
-            (Rule::ReasoningMessageOpenAtFinish, "reasoning messages", quoted(&self.reasoning.open)),
-            (Rule::ReasoningSpanOpenAtFinish, "reasoning spans", quoted(&self.spans.open)),
+            (Rule::TextMessageOpenAtFinish, "text messages", quoted(&self.texts)),
+            (Rule::ToolCallOpenAtFinish, "tool calls", quoted(&self.tool_calls)),
+            (Rule::ReasoningMessageOpenAtFinish, "reasoning messages", quoted(&self.reasoning)),
+            (Rule::ReasoningSpanOpenAtFinish, "reasoning spans", quoted(&self.spans)),
             (Rule::SubagentOpenAtFinish, "subagents", subagents),
         ];
         for (rule, noun, mut open) in kinds {
@@ -498,19 +496,23 @@ impl Verifier {
     /// an input echo is history, so it does not.
     fn adopt_owners(&mut self, messages: &[Message], authoritative: bool) {
         for message in messages {
-            let owner = message.subagent_run_id().map(str::to_owned);
-            let owners = match message {
-                Message::Reasoning(_) => &mut self.reasoning.owners,
-                Message::Activity(_) => &mut self.activities,
-                _ => &mut self.texts.owners,
+            let owner = || message.subagent_run_id().map(str::to_owned);
+            let adopt = |items: &mut Items, id: &str| {
+                if authoritative || items.owner(id).is_none() {
+                    items.set_owner(id, owner());
+                }
             };
-            if authoritative || !owners.contains_key(message.id()) {
-                owners.insert(message.id().to_owned(), owner.clone());
+            match message {
+                Message::Reasoning(_) => adopt(&mut self.reasoning, message.id()),
+                Message::Activity(_) => {
+                    if authoritative || !self.activities.contains_key(message.id()) {
+                        self.activities.insert(message.id().to_owned(), owner());
+                    }
+                }
+                _ => adopt(&mut self.texts, message.id()),
             }
             for call in message.tool_calls() {
-                if authoritative || !self.tool_calls.owners.contains_key(&call.id) {
-                    self.tool_calls.owners.insert(call.id.clone(), owner.clone());
-                }
+                adopt(&mut self.tool_calls, &call.id);
             }
         }
     }

@@ -6,8 +6,11 @@ use serde_json::{Value, json};
 
 fn expand(stream: Value) -> Vec<Value> {
     let mut expander = ChunkExpander::new();
-    let events = stream.as_array().unwrap().iter().cloned().map(|event| Event::from_value(event).unwrap());
-    events.flat_map(|event| expander.push(event).unwrap()).map(|event| event.to_value()).collect()
+    let mut events = Vec::new();
+    for event in stream.as_array().unwrap() {
+        expander.push(Event::from_value(event.clone()).unwrap(), &mut events).unwrap();
+    }
+    events.iter().map(Event::to_value).collect()
 }
 
 fn types(events: &[Value]) -> Vec<String> {
@@ -192,7 +195,7 @@ fn finishing_closes_every_lane_in_the_order_they_were_opened() {
     let mut expander = ChunkExpander::new();
     for lane in ["c", "a", "b"] {
         let chunk = json!({"type": "TEXT_MESSAGE_CHUNK", "messageId": lane, "subagentRunId": lane});
-        expander.push(Event::from_value(chunk).unwrap()).unwrap();
+        expander.push(Event::from_value(chunk).unwrap(), &mut Vec::new()).unwrap();
     }
     let ends: Vec<Value> = expander.finish().iter().map(Event::to_value).collect();
     assert_eq!(types(&ends), ["TEXT_MESSAGE_END c", "TEXT_MESSAGE_END a", "TEXT_MESSAGE_END b"]);

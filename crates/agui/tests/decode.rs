@@ -229,8 +229,7 @@ fn consume(events: Value) -> (Vec<Value>, Vec<(WarningRule, String)>) {
     let mut consumer = Consumer::default();
     let mut delivered = Vec::new();
     for event in events.as_array().unwrap() {
-        delivered
-            .extend(consumer.push_json(event.to_string().as_bytes()).unwrap().iter().map(|event| event.to_value()));
+        delivered.extend(consumer.push_json(event.to_string().as_bytes()).unwrap().map(|event| event.to_value()));
     }
     let warnings = consumer.take_warnings().into_iter().map(|warning| (warning.rule, warning.message)).collect();
     (delivered, warnings)

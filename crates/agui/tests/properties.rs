@@ -37,7 +37,8 @@ fn consume(stream: &[Value]) -> (Vec<Event>, Vec<RunRecord>) {
 
 /// Applies the events, which are of these places, and gives the warnings.
 fn apply(reducer: &mut Reducer, events: &[Event], first: usize) -> Vec<Warning> {
-    events.iter().enumerate().filter_map(|(index, event)| reducer.apply(event, first + index)).collect()
+    let apply = |(index, event): (usize, &Event)| reducer.apply(event.clone(), first + index);
+    events.iter().enumerate().filter_map(apply).collect()
 }
 
 /// What is held, in a form that compares.

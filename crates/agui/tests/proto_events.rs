@@ -179,14 +179,14 @@ fn verdict<T>(events: impl IntoIterator<Item = T>, mut push: impl FnMut(&mut Con
 
 fn in_json(stream: &[Value]) -> Verdict {
     verdict(stream, |consumer, event| match consumer.push_json(event.to_string().as_bytes()) {
-        Ok(delivered) => delivered,
+        Ok(delivered) => delivered.collect(),
         Err(rejected) => rejected.delivered,
     })
 }
 
 fn in_protobuf(bytes: &[u8]) -> Verdict {
     verdict(read(bytes), |consumer, event| match consumer.push_proto(event) {
-        Ok(delivered) => delivered,
+        Ok(delivered) => delivered.collect(),
         Err(rejected) => rejected.delivered,
     })
 }

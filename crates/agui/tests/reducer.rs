@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 fn reduce_from(mut reducer: Reducer, events: Value) -> (Value, Value, Vec<WarningRule>) {
     let mut warnings = Vec::new();
     for (index, event) in events.as_array().unwrap().iter().enumerate() {
-        warnings.extend(reducer.apply(&Event::from_value(event.clone()).unwrap(), index).map(|warning| warning.rule));
+        warnings.extend(reducer.apply(Event::from_value(event.clone()).unwrap(), index).map(|warning| warning.rule));
     }
     let listed = serde_json::to_value(reducer.messages().collect::<Vec<_>>()).unwrap();
     let (messages, state) = reducer.into_parts();
@@ -273,10 +273,10 @@ fn interrupts_are_held_until_the_next_run_starts() {
     let mut reducer = Reducer::new();
     let finished = json!({"type": "RUN_FINISHED", "threadId": "t", "runId": "r",
         "outcome": {"type": "interrupt", "interrupts": [{"id": "i", "reason": "approval"}]}});
-    reducer.apply(&Event::from_value(finished).unwrap(), 0);
+    reducer.apply(Event::from_value(finished).unwrap(), 0);
     assert_eq!(reducer.interrupts()[0].id, "i");
     let started = json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r2"});
-    reducer.apply(&Event::from_value(started).unwrap(), 1);
+    reducer.apply(Event::from_value(started).unwrap(), 1);
     assert!(reducer.interrupts().is_empty());
 }
 

@@ -683,7 +683,7 @@ fn a_new_attempt_adds_nothing_to_the_reasoning_and_the_activities_of_the_abandon
     log.assert_legal_and_ended();
     let mut reducer = runwire_agui::Reducer::new();
     for (index, event) in log.project().iter().enumerate() {
-        assert_eq!(reducer.apply(event, index), None, "{event:?}");
+        assert_eq!(reducer.apply(event.clone(), index), None, "{event:?}");
     }
     let held: Vec<Value> = reducer.messages().map(|m| serde_json::to_value(m).unwrap()).collect();
     let brief: Vec<_> = held.iter().map(|m| (m["id"].as_str().unwrap(), &m["content"])).collect();

@@ -102,7 +102,7 @@ fn a_client_holds_the_same_messages_of_a_replay_whether_relayed_or_not() {
     let held = |stream: &[Event]| {
         let mut reducer = Reducer::from_input(&asked);
         for (index, event) in stream.iter().enumerate() {
-            assert_eq!(reducer.apply(event, index), None);
+            assert_eq!(reducer.apply(event.clone(), index), None);
         }
         reducer.messages().map(|message| message.id().to_owned()).collect::<Vec<_>>()
     };

@@ -303,7 +303,7 @@ impl AguiReading {
         }
         self.read = Some((position, id.clone()));
         let events = match self.consumer.push_json(event.data.as_bytes()) {
-            Ok(events) => events,
+            Ok(events) => events.collect(),
             Err(rejected) => {
                 self.rejected = true;
                 // What came before the violation stays given out, also where it came with it.

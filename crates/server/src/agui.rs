@@ -5,7 +5,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use runwire_agui::{Declaration, TransportCapabilities};
+use runwire_agui::{Declaration, Peer, TransportCapabilities};
 use runwire_engine::{CreateRun, RunRequest};
 use runwire_store::ReadError;
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Which of AG-UI's bindings a request is answered in (transports/http-protobuf, "Negotiation").
 
 use axum::http::{HeaderMap, header};
-use runwire_agui::proto;
 use runwire_agui::Peer;
+use runwire_agui::proto;
 
 /// A form of events over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use runwire_agui::proto::ProtoEncoder;
-use runwire_agui::{Event, PROTOCOL_VERSION, RunFinished, RunFinishedOutcome, RunStarted, SseEncoder};
+use runwire_agui::{Declaration, Event, PROTOCOL_VERSION, RunFinished, RunFinishedOutcome, RunStarted, SseEncoder};
 use runwire_bridge::{Peer, Projection};
 use runwire_frame::Frame;
 use runwire_store::{Entry, ReadError, Tail, TailError, TailItem};
@@ -41,10 +41,6 @@ pub(crate) async fn connect(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let accepted = Accepted::of(&headers);
-    if !accepted.any() {
-        return Err(agui::not_acceptable());
-    }
     check_depth(&body)?;
     let cursor = query.connect_cursor(&headers)?;
     let input =
@@ -62,8 +58,8 @@ pub(crate) async fn connect(
             format!("there is no agent `{agent_id}` here"),
         ));
     }
-    let peer = if input.protocol_version.is_some() { Peer::Current } else { Peer::PreV1 };
-    let binding = accepted.binding(peer, cursor.is_some()).ok_or_else(agui::not_acceptable)?;
+    let peer = Declaration::of(input.protocol_version.as_deref()).peer();
+    let binding = Accepted::of(&headers).binding(peer, cursor.is_some());
     let reader = Reader { app: app.clone(), principal, session_id: input.thread_id, agent_id, run_id: input.run_id };
 
     let places = cursor.as_ref().map(ConnectCursor::places);

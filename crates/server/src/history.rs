@@ -6,8 +6,7 @@
 
 use std::collections::HashSet;
 
-use runwire_agui::{Content, Event, Interrupt, Message, MessagesSnapshot, Reducer, RunStarted, StateSnapshot};
-use runwire_bridge::Peer;
+use runwire_agui::{Downgrade, Event, Interrupt, Message, MessagesSnapshot, Peer, Reducer, RunStarted, StateSnapshot};
 use runwire_frame::{Data, Frame};
 use serde_json::{Map, Value};
 
@@ -43,17 +42,17 @@ impl History {
         let input = started.input.as_deref();
         let given: HashSet<&str> = input.iter().flat_map(|i| &i.messages).map(Message::id).collect();
         let others = self.reducer.messages().filter(|message| !given.contains(message.id())).cloned().collect();
-        self.apply(&started.clone().into());
+        self.apply(started.clone().into());
         if let Some(state) = input.and_then(|input| input.state.as_ref())
             && says_something(state)
         {
-            self.apply(&StateSnapshot::new(state.clone()).into());
+            self.apply(StateSnapshot::new(state.clone()).into());
         }
         Surroundings { others, state: self.state().clone() }
     }
 
     /// Takes an event of an exchange that has begun, as [`Surroundings::complete`] gives it.
-    pub(crate) fn apply(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: Event) {
         // What does not apply, does not for any client. The event's place is of no interest, so neither is the warning.
         let _ = self.reducer.apply(event, 0);
     }
@@ -149,21 +148,14 @@ fn says_something(state: &Value) -> bool {
     state.as_object().is_none_or(|members| !members.is_empty())
 }
 
-/// An event of a session for a client that may be older than what it holds: one that predates 1.0 cannot hold content
-/// parts in a tool's message.
+/// An event of a session for a client that may be older than what it holds.
 pub(crate) fn for_peer(event: Event, peer: Peer) -> Event {
-    if peer == Peer::Current {
-        return event;
+    let Some(mut downgrade) = Downgrade::for_peer(peer) else { return event };
+    let mut events = downgrade.apply(vec![event]);
+    for lost in downgrade.take_warnings() {
+        tracing::warn!("{lost}");
     }
-    let Event::MessagesSnapshot(mut snapshot) = event else { return event };
-    for message in &mut snapshot.messages {
-        if let Message::Tool(tool) = message
-            && let Content::Parts(_) = &tool.content
-        {
-            tool.content = Content::Text(tool.content.text());
-        }
-    }
-    snapshot.into()
+    events.pop().expect("one event by itself is reshaped, and never left out")
 }
 
 #[cfg(test)]
@@ -222,7 +214,7 @@ mod tests {
         let mut history = History::default();
         history.begin(&started(json!({}), &["earlier", "kept", "dropped"]));
         let around = history.begin(&started(json!({}), &["kept", "dropped", "asked"]));
-        history.apply(&around.complete(&notice(), snapshot(&["kept", "asked", "new"])));
+        history.apply(around.complete(&notice(), snapshot(&["kept", "asked", "new"])));
         assert_eq!(ids(&history), ["earlier", "kept", "asked", "new"]);
     }
 
@@ -254,7 +246,7 @@ mod tests {
         let event = Event::from_value(json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages })).unwrap();
         let Event::MessagesSnapshot(old) = for_peer(event.clone(), Peer::PreV1) else { panic!("it stays what it is") };
         let Message::Tool(tool) = &old.messages[0] else { panic!("it stays a tool's") };
-        assert_eq!(tool.content, Content::Text("one two".into()));
+        assert_eq!(tool.content, runwire_agui::Content::Text("one two".into()));
         assert_eq!(for_peer(event.clone(), Peer::Current), event);
     }
 }

@@ -236,7 +236,7 @@ impl Reading<'_> {
             Some(around) => around.complete(frame, event),
             None => event,
         };
-        history.apply(&event);
+        history.apply(event);
         if ended {
             self.around = None;
         }

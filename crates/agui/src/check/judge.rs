@@ -247,11 +247,11 @@ impl Checker {
         let pushed = match &recorded.payload {
             Payload::Json(json) => self.consumer.push_json(json),
             Payload::UnknownArm(arm) => self.consumer.push_proto(ProtoEvent::Unknown { arm: *arm }),
-            Payload::Undecodable(reason) => self.consumer.take(|_, index| {
-                let message = format!("The bytes are no event: {reason}.");
-                Err(Violation::new(Rule::MalformedFrame, index, message))
-            }),
-        };
+            Payload::Undecodable(reason) => {
+                self.consumer.push_undecodable(Rule::MalformedFrame, format!("The bytes are no event: {reason}."))
+            }
+        }
+        .map(Iterator::collect::<Vec<_>>);
         let (delivered, violation) = match pushed {
             Ok(delivered) => (delivered, None),
             Err(rejected) => (rejected.delivered, Some(rejected.violation)),
@@ -264,7 +264,7 @@ impl Checker {
             self.adviser.event(&event, seen);
             self.delivered += 1;
             if let Some(reducer) = &mut self.reducer {
-                let warning = reducer.apply(&event, place.event);
+                let warning = reducer.apply(event.clone(), place.event);
                 self.events.push(event);
                 if let Some(warning) = warning {
                     self.warn(warning, seen);

@@ -204,7 +204,8 @@ impl Guard {
     fn pass(&mut self, event: Event, out: &mut Vec<Event>) -> Result<(), Violation> {
         let is_chunk =
             matches!(event, Event::TextMessageChunk(_) | Event::ToolCallChunk(_) | Event::ReasoningMessageChunk(_));
-        let mut expanded = self.expander.push(event)?;
+        let mut expanded = Vec::new();
+        self.expander.push(event, &mut expanded)?;
         let Some(last) = expanded.pop() else { return Ok(()) };
         for event in expanded {
             let opening = shorthand_end(&event).filter(|_| is_chunk);
@@ -220,7 +221,7 @@ impl Guard {
     fn forget_shorthand(&mut self, end: Option<Event>) {
         if let Some(end) = end {
             // Neither this end nor the one that it brings about is of anything that was opened.
-            let _ = self.expander.push(end);
+            let _ = self.expander.push(end, &mut Vec::new());
         }
     }
 

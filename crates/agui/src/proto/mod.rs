@@ -32,10 +32,7 @@ mod wire;
 pub use decoder::{ProtoDecoder, ProtoError, ProtoEvent};
 pub use encoder::{ProtoEncodeError, ProtoEncoder};
 
-use crate::consumer::{Consumer, Rejected};
-use crate::decode::Decoded;
-use crate::event::Event;
-use crate::warning::{Warning, WarningRule};
+use crate::consumer::{Consumer, Delivered, Rejected};
 
 /// The media type of a stream of frames. A `Content-Type` is exactly this, without parameters.
 pub const MEDIA_TYPE: &str = "application/vnd.ag-ui.event+proto";
@@ -46,15 +43,12 @@ impl Consumer {
     /// # Errors
     ///
     /// As [`Consumer::push_json`].
-    pub fn push_proto(&mut self, event: ProtoEvent) -> Result<Vec<Event>, Rejected> {
+    pub fn push_proto(&mut self, event: ProtoEvent) -> Result<Delivered<'_>, Rejected> {
         match event {
             ProtoEvent::Event(value) => self.push_value(value),
-            ProtoEvent::Unknown { arm } => self.take(|_, index| {
-                let message =
-                    format!("Arm {arm} of the protobuf envelope is no event type of AG-UI 1.0; the event was dropped.");
-                let warning = Warning { rule: WarningRule::UnknownEvent, message, event: index, path: None };
-                Ok(Decoded { event: None, warnings: vec![warning] })
-            }),
+            ProtoEvent::Unknown { arm } => self.push_unknown(format!(
+                "Arm {arm} of the protobuf envelope is no event type of AG-UI 1.0; the event was dropped."
+            )),
         }
     }
 }

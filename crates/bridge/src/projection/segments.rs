@@ -78,20 +78,13 @@ impl Projection {
             SegmentKind::Agent => {
                 let name = view.name.as_deref().unwrap_or("agent");
                 let mut event = SubagentStarted::new(self.agent_id(frame, id, view), name);
-                // One that ended before this exchange was not announced in it, and may not be named as a parent.
-                event.parent_subagent_run_id = view.owner.clone().filter(|owner| self.is_announced(frame, owner));
+                event.parent_subagent_run_id.clone_from(&view.owner);
                 vec![event.into()]
             }
             SegmentKind::Tool => view.tool.iter().map(|tool| self.tool_start(frame, view, tool)).collect(),
             // A model call is no AG-UI event by itself: its message and its reasoning open when content comes.
             SegmentKind::Model => Vec::new(),
         })
-    }
-
-    fn is_announced(&self, frame: &Frame, agent: &str) -> bool {
-        let is_open =
-            |(id, view): (&String, &View)| view.kind == SegmentKind::Agent && self.agent_id(frame, id, view) == agent;
-        self.used_agents.contains(agent) || self.segments.iter().any(is_open)
     }
 
     pub(super) fn text(&mut self, frame: &Frame, text: &str, out: &mut Vec<Event>) -> Result<(), ProjectionError> {

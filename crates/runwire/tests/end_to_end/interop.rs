@@ -24,9 +24,9 @@ fn made(input: &Value, stream: &[Value]) -> (Vec<Value>, Value, Value) {
     let mut delivered = Vec::new();
     for (index, event) in stream.iter().enumerate() {
         for event in consumer.push_value(event.clone()).unwrap() {
-            // Some patches do not apply, and are meant not to.
-            reducer.apply(&event, index);
             delivered.push(event.to_value());
+            // Some patches do not apply, and are meant not to.
+            reducer.apply(event, index);
         }
     }
     assert!(matches!(consumer.finish(), StreamEnd::Completed { .. }));

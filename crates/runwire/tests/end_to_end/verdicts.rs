@@ -119,7 +119,7 @@ struct Made {
 
 /// By the consumer pipeline and the reducer of this project.
 fn ours(events: &[Value]) -> Made {
-    ours_of(events, |consumer, event| consumer.push_json(event.to_string().as_bytes()))
+    ours_of(events, |consumer, event| consumer.push_json(event.to_string().as_bytes()).map(Iterator::collect))
 }
 
 /// The same of events that `push` takes one by one.
@@ -138,7 +138,7 @@ where
         };
         let sent = serde_json::to_value(event).unwrap();
         crossed |= delivered.first().is_some_and(|end| crosses(&sent, &end.to_value()));
-        for event in &delivered {
+        for event in delivered {
             types.push(event.event_type().as_str().to_owned());
             warnings.extend(reducer.apply(event, index));
         }

@@ -386,7 +386,7 @@ async fn a_second_turn_shares_no_id_with_the_first() {
 fn held_messages(events: &[AguiEvent], input: &Value) -> Vec<Value> {
     let start = runwire_agui::RunAgentInput::decode_value(input.clone()).unwrap().0;
     let mut reducer = runwire_agui::Reducer::from_input(&start);
-    for (index, event) in consumed(events, Some(input)).iter().enumerate() {
+    for (index, event) in consumed(events, Some(input)).into_iter().enumerate() {
         assert_eq!(reducer.apply(event, index), None);
     }
     reducer.messages().map(|message| serde_json::to_value(message).unwrap()).collect()

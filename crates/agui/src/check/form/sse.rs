@@ -43,13 +43,14 @@ impl SseReader {
             self.carriage_returns |= self.after_cr;
             bytes = rest;
             at += line.len() as u64;
-            for event in self.decoder.push(line) {
+            let mut events = self.decoder.read(line);
+            while let Some(event) = events.next() {
                 let offset = self.start.unwrap_or(at);
                 let event = event.map_err(|error| match error {
                     SseError::TooLarge { limit } => CheckError::TooLarge { limit },
                     error @ SseError::NotUtf8 { .. } => CheckError::Sse(error),
                 })?;
-                let payload = Payload::Json(event.data.into_bytes());
+                let payload = Payload::Json(event.data.as_bytes().to_vec());
                 out.push(Recorded { offset, length: at - offset, payload });
             }
             // A blank line ends an event, also one without data, which is none.

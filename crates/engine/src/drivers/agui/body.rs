@@ -84,8 +84,8 @@ impl Carried {
     /// Puts it into the consumer.
     pub(super) fn push_to(self, consumer: &mut Consumer) -> Result<Vec<Event>, Rejected> {
         match self {
-            Self::Json(json) => consumer.push_json(json.as_bytes()),
-            Self::Protobuf(event) => consumer.push_proto(event),
+            Self::Json(json) => consumer.push_json(json.as_bytes()).map(Iterator::collect),
+            Self::Protobuf(event) => consumer.push_proto(event).map(Iterator::collect),
         }
     }
 }

@@ -67,7 +67,7 @@ fn state_as_the_client_has_it(events: &[Value]) -> Value {
     let mut held = reducer.state().clone();
     let nothing = [Value::Null, json!(false), json!(0), json!("")];
     for event in events {
-        reducer.apply(&Event::from_value(event.clone()).unwrap(), 0);
+        reducer.apply(Event::from_value(event.clone()).unwrap(), 0);
         if !nothing.contains(reducer.state()) {
             held.clone_from(reducer.state());
         }

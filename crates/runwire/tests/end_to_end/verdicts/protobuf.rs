@@ -35,7 +35,7 @@ fn ours_of_frames(frames: &[Vec<u8>]) -> Made {
         })
         .collect();
     assert_eq!(values.len(), frames.len());
-    ours_of(&values, |consumer, value| consumer.push_value(value.clone()))
+    ours_of(&values, |consumer, value| consumer.push_value(value.clone()).map(Iterator::collect))
 }
 
 /// What of messages protobuf cannot tell: a list of tool calls that is empty from one that is absent.

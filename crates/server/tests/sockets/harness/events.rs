@@ -57,7 +57,7 @@ pub fn consumed(events: &[AguiEvent], input: Option<&Value>) -> Vec<Event> {
 pub fn held(delivered: &[Event]) -> (Value, Value) {
     let mut reducer = Reducer::new();
     for (n, event) in delivered.iter().enumerate() {
-        assert_eq!(reducer.apply(event, n), None, "{event:?}");
+        assert_eq!(reducer.apply(event.clone(), n), None, "{event:?}");
     }
     let (messages, state) = reducer.into_parts();
     (serde_json::to_value(messages).unwrap(), state)
