@@ -170,8 +170,8 @@ impl Patching<'_> {
                 elements.insert(place, value);
                 Ok(Undo::Extract(Spot::Element(holder.to_owned(), place)))
             }
-            Some(_) => Err((failure(path, "what is above it holds nothing"), value)),
-            None => Err((failure(path, "there is nothing above it"), value)),
+            Some(_) => Err((failure(path, "what is there can hold nothing"), value)),
+            None => Err((failure(path, "nothing is there that could hold it"), value)),
         }
     }
 
@@ -258,7 +258,7 @@ fn value(members: &mut Map<String, Value>, path: &str) -> Result<Value, Failure>
 }
 
 fn nothing(path: &str) -> Failure {
-    failure(path, "there is nothing")
+    failure(path, "nothing is there")
 }
 
 /// A value of so many levels may stand there.

@@ -27,7 +27,9 @@ pub fn list(json: bool, format: FormatArg, out: &mut impl io::Write) -> anyhow::
 pub fn explain(name: &str, json: bool, format: FormatArg, out: &mut impl io::Write) -> anyhow::Result<()> {
     let as_json = wants_json(json, format)?;
     let rule: CheckRule = name.parse().map_err(|error| {
-        let nearest = CheckRule::all().min_by_key(|rule| strsim::damerau_levenshtein(rule.as_str(), name));
+        let distance = |rule: &CheckRule| strsim::damerau_levenshtein(rule.as_str(), name);
+        // What is far from all of them is no slip of the finger.
+        let nearest = CheckRule::all().min_by_key(distance).filter(|rule| 2 * distance(rule) <= name.len());
         let hint = nearest.map(|rule| format!("; did you mean '{rule}'?")).unwrap_or_default();
         anyhow!("{error}{hint} (--rules lists all)")
     })?;

@@ -232,6 +232,9 @@ async fn a_rule_that_there_is_not_is_told_the_nearest_one() {
     let folder = tempfile::tempdir().unwrap();
     let check = async |args: &[&str]| run(folder.path(), &[&["check"], args].concat()).await;
     check(&["--explain", "step-not-opened"]).await.could_not(&["step-not-opened", "did you mean 'step-not-open'?"]);
+    let far = check(&["--explain", "nonsense"]).await;
+    assert!(!far.stderr.contains("did you mean"), "{}", far.stderr);
+    far.could_not(&["there is no rule 'nonsense'", "--rules lists all"]);
     check(&["--rules", "--format", "sarif"]).await.could_not(&["text or json"]);
     check(&["--rules", "run.jsonl"]).await.could_not(&["cannot be used with"]);
 }
