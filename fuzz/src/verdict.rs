@@ -86,7 +86,7 @@ pub fn judged(
     reduce: bool,
     mut cut: Option<crate::pieces::Pieces>,
 ) -> Result<Judgement, CheckError> {
-    let mut checker = Checker::new(CheckOptions { input: None, form, reduce });
+    let mut checker = Checker::new(CheckOptions { form, reduce, ..CheckOptions::default() });
     let mut rest = recording;
     while !rest.is_empty() {
         match &mut cut {
