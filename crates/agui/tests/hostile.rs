@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 fn reduced(state: Value, patch: Value) -> (Value, Option<Warning>) {
     let mut reducer = Reducer::new();
     let snapshot = StateSnapshot { snapshot: state, ..StateSnapshot::default() };
-    assert_eq!(reducer.apply(&snapshot.into(), 0), None);
+    assert_eq!(reducer.apply(snapshot.into(), 0), None);
     let Value::Array(delta) = patch else { panic!("a patch is a list") };
-    let warning = reducer.apply(&StateDelta { delta, ..StateDelta::default() }.into(), 1);
+    let warning = reducer.apply(StateDelta { delta, ..StateDelta::default() }.into(), 1);
     (reducer.into_parts().1, warning)
 }
 

@@ -12,7 +12,7 @@ fn feed(pending: &mut Pending, stream: &[Value]) -> Reducer {
     for (index, event) in stream.iter().enumerate() {
         for event in consumer.push_value(event.clone()).unwrap() {
             pending.apply(&event);
-            reducer.apply(&event, index);
+            reducer.apply(event, index);
         }
     }
     reducer
