@@ -93,8 +93,7 @@ pub fn decode_value(mut value: Value, index: usize) -> Result<Decoded, Violation
 ///
 /// An event is some hundred bytes, so it is made where it is wanted instead of being handed up.
 pub(crate) fn decode_strictly(json: &[u8], out: &mut Vec<Event>) -> bool {
-    if let Some(event) = flat::read(json) {
-        out.push(event);
+    if flat::read(json, out).is_some() {
         return true;
     }
     let before = out.len();

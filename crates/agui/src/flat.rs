@@ -13,15 +13,18 @@ use crate::events::{
 /// So many digits are a safe integer whatever they are; timestamps have fewer.
 const SAFE_DIGITS: usize = 15;
 
-/// Reads one event, if it is a delta, a chunk or an end in its usual form.
-pub(crate) fn read(json: &[u8]) -> Option<Event> {
+/// Reads one event into a list, if it is a delta, a chunk or an end in its usual form; `None` when it is not.
+pub(crate) fn read(json: &[u8], out: &mut Vec<Event>) -> Option<()> {
     let mut reader = Reader { text: std::str::from_utf8(json).ok()?, at: 0 };
-    reader.take(b'{')?;
-    if reader.raw_string()? != "type" {
-        return None;
+    // Written without white space, as most producers do, keys are compared where they stand.
+    if !reader.literal("{\"type\":") {
+        reader.take(b'{')?;
+        if reader.name()? != "type" {
+            return None;
+        }
+        reader.take(b':')?;
     }
-    reader.take(b':')?;
-    let event_type = reader.raw_string()?;
+    let event_type = reader.name()?;
     let id_key = match event_type {
         "TOOL_CALL_ARGS" | "TOOL_CALL_CHUNK" | "TOOL_CALL_END" => "toolCallId",
         _ => "messageId",
@@ -29,8 +32,13 @@ pub(crate) fn read(json: &[u8]) -> Option<Event> {
     let (mut id, mut delta, mut subagent_run_id, mut timestamp) = (None, None, None, None);
     while reader.peek()? == b',' {
         reader.at += 1;
-        let key = reader.raw_string()?;
-        reader.take(b':')?;
+        let key = if reader.literal("\"delta\":") {
+            "delta"
+        } else {
+            let key = reader.name()?;
+            reader.take(b':')?;
+            key
+        };
         if key == "timestamp" && timestamp.is_none() {
             timestamp = Some(reader.integer()?);
             continue;
@@ -50,7 +58,7 @@ pub(crate) fn read(json: &[u8]) -> Option<Event> {
         return None;
     }
     let (raw_event, metadata) = (None, None);
-    Some(match event_type {
+    out.push(match event_type {
         "TEXT_MESSAGE_CONTENT" => {
             let (message_id, delta) = (id?, delta?);
             TextMessageContent { message_id, delta, subagent_run_id, timestamp, raw_event, metadata }.into()
@@ -84,7 +92,8 @@ pub(crate) fn read(json: &[u8]) -> Option<Event> {
             ReasoningMessageEnd { message_id: id?, subagent_run_id, timestamp, raw_event, metadata }.into()
         }
         _ => return None,
-    })
+    });
+    Some(())
 }
 
 struct Reader<'a> {
@@ -110,17 +119,21 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// A string without escapes.
-    fn raw_string(&mut self) -> Option<&'a str> {
+    /// Takes these characters, if they come next as they are.
+    fn literal(&mut self, expected: &str) -> bool {
+        let comes = self.text.as_bytes()[self.at..].starts_with(expected.as_bytes());
+        self.at += if comes { expected.len() } else { 0 };
+        comes
+    }
+
+    /// A short string of visible ASCII without escapes, as keys and types are.
+    fn name(&mut self) -> Option<&'a str> {
         self.take(b'"')?;
-        let rest = &self.text[self.at..];
-        let length = memchr::memchr2(b'"', b'\\', rest.as_bytes())?;
-        let string = &rest[..length];
-        if rest.as_bytes()[length] != b'"' || has_control(string) {
-            return None;
-        }
-        self.at += length + 1;
-        Some(string)
+        let start = self.at;
+        let length =
+            self.text.as_bytes()[start..].iter().position(|&byte| !byte.is_ascii_alphanumeric() && byte != b'_')?;
+        self.at += length;
+        self.literal("\"").then(|| &self.text[start..start + length])
     }
 
     /// A string. Escapes of UTF-16 are left to the general reader.
@@ -190,7 +203,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::*;
+    use crate::event::Event;
 
     const USUAL: [&str; 12] = [
         r#"{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"a \"b\" \\ \/ \n\t\r\b\f ü 🦀"}"#,
@@ -206,6 +219,11 @@ mod tests {
         r#"{"type":"TOOL_CALL_END","toolCallId":"c","timestamp":0}"#,
         r#"{"type":"REASONING_MESSAGE_END","messageId":"m","subagentRunId":"s"}"#,
     ];
+
+    fn read(json: &[u8]) -> Option<Event> {
+        let mut out = Vec::new();
+        super::read(json, &mut out).and_then(|()| out.pop())
+    }
 
     /// What the general reader makes of it.
     fn general(json: &[u8]) -> Option<Event> {
