@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::enforce::{Enforcement, Survival, enforce, found};
 use crate::event::{Event, EventType};
+use crate::flat;
 use crate::schema::{SAFE_INTEGER, event_shape};
 use crate::violation::{Rule, Violation};
 use crate::warning::{Warning, WarningRule};
@@ -92,6 +93,9 @@ pub fn decode_value(mut value: Value, index: usize) -> Result<Decoded, Violation
 ///
 /// An event is some hundred bytes, so it is made where it is wanted instead of being handed up.
 pub(crate) fn decode_strictly(json: &[u8], out: &mut Vec<Event>) -> bool {
+    if flat::read(json, out).is_some() {
+        return true;
+    }
     let before = out.len();
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let read = Strictly { out }.deserialize(&mut deserializer).is_ok() && deserializer.end().is_ok();

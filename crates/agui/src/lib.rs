@@ -27,6 +27,7 @@ mod ending;
 mod enforce;
 mod event;
 mod events;
+mod flat;
 mod input;
 mod items;
 mod message;

@@ -55,7 +55,23 @@ impl Reducer {
     /// The event is given up, because most of what is held was in one: a snapshot becomes the state without a copy. An
     /// application that also shows the event does so before.
     pub fn apply(&mut self, event: Event, index: usize) -> Option<Warning> {
-        let result = match event {
+        // What a stream consists of nearly alone is looked at where it is; an event is some hundred bytes to move.
+        let plain = match &event {
+            Event::TextMessageContent(content) if content.metadata.is_none() => {
+                Some(self.text_delta(&content.message_id, &content.delta, None))
+            }
+            Event::ToolCallArgs(args) if args.metadata.is_none() => {
+                Some(self.tool_call_delta(&args.tool_call_id, &args.delta, None))
+            }
+            _ => None,
+        };
+        let result = plain.unwrap_or_else(|| self.apply_any(event));
+        let (rule, message) = result.err()?;
+        Some(Warning { rule, message, event: index, path: None })
+    }
+
+    fn apply_any(&mut self, event: Event) -> Result<(), (WarningRule, String)> {
+        match event {
             Event::TextMessageContent(content) => {
                 self.text_delta(&content.message_id, &content.delta, content.metadata)
             }
@@ -103,9 +119,7 @@ impl Reducer {
                 Ok(())
             }
             _ => Ok(()),
-        };
-        let (rule, message) = result.err()?;
-        Some(Warning { rule, message, event: index, path: None })
+        }
     }
 
     /// The messages, in order.

@@ -233,7 +233,7 @@ impl<'a> SseEvents<'a> {
         self.decoder.after_cr = self.bytes[end] == b'\r';
         self.bytes = &self.bytes[end + 1..];
         if self.decoder.line.is_empty() {
-            return self.end_line(piece, |data| Some(data));
+            return self.end_line(piece, Some);
         }
         let mut line = std::mem::take(&mut self.decoder.line);
         line.extend_from_slice(piece);
