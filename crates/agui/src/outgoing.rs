@@ -181,6 +181,7 @@ impl Outgoing<'_> {
     pub fn prepare(&self, mut input: Value) -> Result<PreparedInput, OutgoingError> {
         omit_null_props(&mut input);
         let mut nulls = Vec::new();
+        retired::drop_null_state(&mut input, &mut nulls);
         retired::omit_nulls(&mut input, "", 0, &mut nulls);
         // A retired part is translated with all that it holds, and nobody has to be told of that.
         retired::translate_parts_of_input(&mut input, "", 0, &mut Vec::new());

@@ -182,7 +182,7 @@ impl From<CreateRunError> for Problem {
                     .with("missing", interrupts)
             }
             CreateRunError::ResumeRepeated { .. } => {
-                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Resume ambiguous", detail)
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Answered twice", detail)
             }
             CreateRunError::ResumeIncomplete { missing, .. } => {
                 Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Resume incomplete", detail).with("missing", missing)

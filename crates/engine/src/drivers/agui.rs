@@ -14,8 +14,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use runwire_agui::{
-    AgentCapabilities, AgentVersion, Consumer, ConsumerOptions, Event, Outgoing, OutgoingError, OutgoingRule,
-    OutgoingWarning, Pending, RunAgentInput,
+    AgentCapabilities, AgentVersion, Consumer, ConsumerOptions, Event, Outgoing, OutgoingError, OutgoingWarning,
+    Pending, PreparedInput, RunAgentInput,
 };
 use runwire_bridge::{ExchangeEnd, Failure, Ingest, Upstream, UpstreamStep};
 use runwire_frame::{ErrorCode, MAX_VALUE_DEPTH, NoticeLevel};
@@ -173,7 +173,7 @@ impl Driver for AguiDriver {
 }
 
 async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Result<ExchangeEnd, Failure> {
-    let (input, unsaid) = prepare(shared, &exchange)
+    let PreparedInput { input, warnings: unsaid } = prepare(shared, &exchange)
         .map_err(|error| violation(format!("the run input was not sent to the upstream agent: {error}")))?;
     for warning in &unsaid {
         tracing::warn!(run_id = %exchange.input.run_id, %warning, "the input for the upstream agent");
@@ -239,41 +239,19 @@ async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Resu
     Ok(run.upstream.finish())
 }
 
-/// The input as it is sent, and what its writer should know. Nothing is sent of one that breaks a client's rules.
-///
-/// An answer to something that nobody asked is left out, as a producer leaves it (patterns/interrupt-resume, "Resuming"):
-/// towards the upstream agent this server is the client, and a client answers only what waits.
-fn prepare(shared: &Shared, exchange: &Exchange) -> Result<(RunAgentInput, Vec<OutgoingWarning>), OutgoingError> {
-    let mut input = (*exchange.input).clone();
-    let mut warnings = Vec::new();
-    if exchange.resumed
-        && let Some(entries) = &mut input.resume
-    {
-        entries.retain(|entry| {
-            let asked = exchange.interrupts.iter().any(|interrupt| interrupt.id == entry.interrupt_id);
-            if !asked {
-                let message = format!(
-                    "The answer to interrupt '{}' was left out: the suspended run waits for no such answer.",
-                    entry.interrupt_id
-                );
-                let path = Some("/resume".to_owned());
-                warnings.push(OutgoingWarning { rule: OutgoingRule::Unrecognised, message, path });
-            }
-            asked
-        });
-    }
-    let pending = exchange
-        .resumed
-        .then(|| Pending::new().with_interrupts(exchange.interrupts.clone()).on_thread(input.thread_id.as_str()));
+/// The input as it is sent. Nothing is sent of one that breaks a client's rules. Answers that nobody asked for are not in
+/// it any more: the engine has left them out.
+fn prepare(shared: &Shared, exchange: &Exchange) -> Result<PreparedInput, OutgoingError> {
+    let pending = exchange.resumed.then(|| {
+        Pending::new().with_interrupts(exchange.interrupts.clone()).on_thread(exchange.input.thread_id.as_str())
+    });
     let outgoing = Outgoing {
         agent: shared.options.agent_version,
         pending: pending.as_ref(),
         // The answers were in time when the engine took them; what happened since does not make them late.
         now_unix_millis: i64::MIN,
     };
-    let prepared = outgoing.prepare_input(&input)?;
-    warnings.extend(prepared.warnings);
-    Ok((prepared.input, warnings))
+    outgoing.prepare_input(&exchange.input)
 }
 
 async fn request(shared: &Shared, input: &RunAgentInput) -> Result<(reqwest::Response, BodyReader), Failure> {

@@ -114,8 +114,10 @@ async fn an_answer_that_nobody_asked_for_does_not_reach_the_agent_and_the_run_go
     let resume = server.seen()[1].body["resume"].clone();
     assert_eq!(resume.as_array().map(|entries| entries.len()), Some(1), "{resume}");
     assert_eq!(resume[0]["interruptId"], "i1");
-    let [told] = &warnings(&log)[..] else { panic!("{}", log.dump()) };
-    assert!(told.contains("'i9'"), "{told}");
+    let notices = log.notices();
+    let [(code, told)] = notices[..] else { panic!("{}", log.dump()) };
+    assert_eq!(code, "resume_entries_ignored");
+    assert!(told.contains("`i9`"), "{told}");
 }
 
 #[tokio::test]
