@@ -44,7 +44,8 @@ fuzz_target!(|input: &[u8]| {
 
 fn is_a_fold(delivered: &[Event], place: u8) {
     let (before, after) = delivered.split_at(usize::from(place) % (delivered.len() + 1));
-    let apply = |reducer: &mut Reducer, events: &[Event]| events.iter().for_each(|event| drop(reducer.apply(event, 0)));
+    let apply =
+        |reducer: &mut Reducer, events: &[Event]| events.iter().for_each(|event| drop(reducer.apply(event.clone(), 0)));
     let (mut whole, mut parts) = (Reducer::new(), Reducer::new());
     apply(&mut whole, delivered);
     apply(&mut parts, before);

@@ -2,7 +2,8 @@
 
 use runwire_agui::proto::{ProtoDecoder, ProtoEncoder};
 use runwire_agui::{
-    CheckError, CheckOptions, Checker, Consumer, Event, Form, Judgement, Reducer, Rule, StreamEnd, Warning,
+    CheckError, CheckOptions, Checker, Consumer, Delivered, Event, Form, Judgement, Reducer, Rejected, Rule, StreamEnd,
+    Warning,
 };
 use serde_json::Value;
 
@@ -31,19 +32,19 @@ pub struct Made {
 /// When a rejection does not last, or what was delivered is not accepted a second time.
 pub fn made<T>(
     events: impl IntoIterator<Item = T>,
-    mut push: impl FnMut(&mut Consumer, T) -> Result<Vec<Event>, runwire_agui::Rejected>,
+    mut push: impl for<'c> FnMut(&'c mut Consumer, T) -> Result<Delivered<'c>, Rejected>,
 ) -> Made {
     let mut consumer = Consumer::default();
     let mut reducer = Reducer::new();
     let (mut delivered, mut warnings) = (Vec::new(), Vec::new());
     for (index, event) in events.into_iter().enumerate() {
         let (given, rejected) = match push(&mut consumer, event) {
-            Ok(given) => (given, false),
+            Ok(given) => (given.collect(), false),
             Err(rejected) => (rejected.delivered, true),
         };
         warnings.extend(consumer.take_warnings());
         for event in given {
-            warnings.extend(reducer.apply(&event, index));
+            warnings.extend(reducer.apply(event.clone(), index));
             delivered.push(event);
         }
         if rejected {
