@@ -77,6 +77,57 @@ pub struct ChunkExpander {
     holders: [HashMap<String, Owner>; 3],
     /// The lanes that assemble an item of each kind.
     by_kind: HashMap<Kind, HashSet<Owner>>,
+    /// What the run's subagents own. An event about it is in its owner's lane, tagged or not.
+    owned: Owned,
+}
+
+/// The items of a run that a subagent owns, by id. Every other belongs to the parent agent.
+#[derive(Debug, Default)]
+struct Owned {
+    /// By kind.
+    items: [HashMap<String, String>; 3],
+    spans: HashMap<String, String>,
+}
+
+impl Owned {
+    /// Whose lane the event is in: that of its tag, or of the owner of what it continues (events/subagents, "Ownership").
+    fn lane(&self, event: &Event) -> Owner {
+        let owner = || match event {
+            Event::ReasoningStart(event) => self.spans.get(&event.message_id),
+            Event::ReasoningEnd(event) => self.spans.get(&event.message_id),
+            Event::ToolCallStart(event) => self.carrier(event.parent_message_id.as_deref()),
+            event => explicit_item(event).and_then(|(kind, id)| self.items[kind as usize].get(id)),
+        };
+        event.subagent_run_id().map(str::to_owned).or_else(|| owner().cloned())
+    }
+
+    /// The owner of the message that carries a tool call, which is the call's as well.
+    fn carrier(&self, message_id: Option<&str>) -> Option<&String> {
+        self.items[Kind::Text as usize].get(message_id?)
+    }
+
+    /// Puts on record what an event opens.
+    fn remember(&mut self, event: &Event) {
+        let (items, id) = match event {
+            Event::RunStarted(_) => {
+                *self = Self::default();
+                return;
+            }
+            Event::TextMessageStart(event) => (&mut self.items[Kind::Text as usize], &event.message_id),
+            Event::ReasoningMessageStart(event) => (&mut self.items[Kind::Reasoning as usize], &event.message_id),
+            Event::ReasoningStart(event) => (&mut self.spans, &event.message_id),
+            Event::ToolCallStart(start) => {
+                if let Some(owner) = self.lane(event) {
+                    self.items[Kind::ToolCall as usize].insert(start.tool_call_id.clone(), owner);
+                }
+                return;
+            }
+            _ => return,
+        };
+        if let Some(owner) = event.subagent_run_id() {
+            items.insert(id.clone(), owner.to_owned());
+        }
+    }
 }
 
 impl ChunkExpander {
@@ -106,7 +157,8 @@ impl ChunkExpander {
     pub(crate) fn push_last(&mut self, out: &mut Vec<Event>) -> Result<(), Violation> {
         match out.last() {
             Some(Event::TextMessageChunk(_) | Event::ToolCallChunk(_) | Event::ReasoningMessageChunk(_)) => {}
-            _ if self.lanes.is_empty() => {
+            Some(event) if self.lanes.is_empty() => {
+                self.owned.remember(event);
                 self.index += 1;
                 return Ok(());
             }
@@ -130,6 +182,7 @@ impl ChunkExpander {
             Event::ReasoningMessageChunk(chunk) => self.reasoning(chunk, out),
             event => {
                 self.close_for(&event, out);
+                self.owned.remember(&event);
                 out.push(event);
                 Ok(())
             }
@@ -157,7 +210,7 @@ impl ChunkExpander {
                 {
                     self.close(&owner, out);
                 }
-                self.close(&event.subagent_run_id().map(str::to_owned), out);
+                self.close(&self.owned.lane(event), out);
             }
         }
     }
@@ -197,7 +250,8 @@ impl ChunkExpander {
     }
 
     fn tool_call(&mut self, chunk: ToolCallChunk, out: &mut Vec<Event>) -> Result<(), Violation> {
-        let lane = self.lane(Kind::ToolCall, chunk.tool_call_id.as_deref(), chunk.subagent_run_id.as_deref())?;
+        let owner = chunk.subagent_run_id.as_ref().or_else(|| self.owned.carrier(chunk.parent_message_id.as_deref()));
+        let lane = self.lane(Kind::ToolCall, chunk.tool_call_id.as_deref(), owner.map(String::as_str))?;
         let mut opening = false;
         let id = match self.continued(&lane, Kind::ToolCall, chunk.tool_call_id.as_deref()) {
             Some(Item { id, opener: Opener::ToolCall { name, parent }, .. }) => {
@@ -343,6 +397,9 @@ impl ChunkExpander {
         self.lanes.insert(lane.clone(), Item { kind, id: id.to_owned(), opener, opened: self.opened });
         self.holders[kind as usize].insert(id.to_owned(), lane.clone());
         self.by_kind.entry(kind).or_default().insert(lane.clone());
+        if let Some(owner) = lane {
+            self.owned.items[kind as usize].insert(id.to_owned(), owner.clone());
+        }
     }
 
     fn close(&mut self, lane: &Owner, out: &mut Vec<Event>) {

@@ -171,18 +171,6 @@ impl Consumer {
         self.take(|consumer, index| consumer.process(value, index))
     }
 
-    /// Takes the next event from a transport that carries no JSON.
-    ///
-    /// # Errors
-    ///
-    /// As [`Consumer::push_json`].
-    pub fn push_event(&mut self, event: Event) -> Result<Delivered<'_>, Rejected> {
-        self.take(|consumer, index| match consumer.reads_directly() {
-            true => consumer.deliver(event, index),
-            false => consumer.process(event.to_value(), index),
-        })
-    }
-
     /// Takes, in the place of the next event, one that no transport can name, and drops it.
     pub(crate) fn push_unknown(&mut self, message: String) -> Result<Delivered<'_>, Rejected> {
         self.take(|consumer, index| {

@@ -200,6 +200,12 @@ impl Verifier {
                     }
                     None => None,
                 };
+                // A message that nothing opened is made by its first call, and is its owner's.
+                if inherited.is_none()
+                    && let (Some(parent), Some(tag)) = (parent, tag)
+                {
+                    self.texts.set_owner(parent, Some(tag.to_owned()));
+                }
                 open(&mut self.tool_calls, &TOOL_CALL, event_type, &start.tool_call_id, tag, inherited, index)?;
                 if self.known_calls.insert(start.tool_call_id.clone()) {
                     self.started_calls.push(start.tool_call_id.clone());

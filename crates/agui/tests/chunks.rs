@@ -201,3 +201,60 @@ fn finishing_closes_every_lane_in_the_order_they_were_opened() {
     assert_eq!(types(&ends), ["TEXT_MESSAGE_END c", "TEXT_MESSAGE_END a", "TEXT_MESSAGE_END b"]);
     assert!(expander.finish().is_empty());
 }
+
+/// events/subagents, "Ownership": an untagged continuation continues whatever the opener owns. So it arrives in that lane,
+/// and the shorthand of the parent agent goes on.
+#[test]
+fn an_untagged_continuation_of_a_subagents_item_does_not_end_the_parents_shorthand() {
+    for (opener, continuation) in [
+        (
+            json!({"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant", "subagentRunId": "s"}),
+            json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "x"}),
+        ),
+        (
+            json!({"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant", "subagentRunId": "s"}),
+            json!({"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f", "parentMessageId": "m"}),
+        ),
+        (
+            json!({"type": "TOOL_CALL_START", "toolCallId": "m", "toolCallName": "f", "subagentRunId": "s"}),
+            json!({"type": "TOOL_CALL_END", "toolCallId": "m"}),
+        ),
+        (
+            json!({"type": "REASONING_MESSAGE_START", "messageId": "m", "role": "reasoning", "subagentRunId": "s"}),
+            json!({"type": "REASONING_MESSAGE_END", "messageId": "m"}),
+        ),
+        (
+            json!({"type": "REASONING_START", "messageId": "m", "subagentRunId": "s"}),
+            json!({"type": "REASONING_END", "messageId": "m"}),
+        ),
+    ] {
+        let chunk = json!({"type": "TEXT_MESSAGE_CHUNK", "messageId": "p", "delta": "a"});
+        let next = json!({"type": "TEXT_MESSAGE_CHUNK", "delta": "b"});
+        let tagged_lane =
+            json!({"type": "TOOL_CALL_CHUNK", "toolCallId": "k", "toolCallName": "f", "subagentRunId": "s"});
+        let events = types(&expand(json!([opener, chunk, tagged_lane, continuation, next])));
+        let [.., before, end, continued, last] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(
+            (before.as_str(), end.as_str()),
+            ("TOOL_CALL_START k", "TOOL_CALL_END k"),
+            "it ends that of its own lane"
+        );
+        assert!(continuation["type"].as_str().is_some_and(|name| continued.starts_with(name)), "{events:?}");
+        assert_eq!(last, "TEXT_MESSAGE_CONTENT p");
+    }
+}
+
+/// events/subagents: a chunk stream must not outlive its owner, and a call's owner is that of the message that carries it.
+#[test]
+fn a_chunked_call_on_a_subagents_message_ends_with_the_subagent() {
+    let events = expand(json!([
+        {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "a", "subagentRunId": "s"},
+        {"type": "TOOL_CALL_CHUNK", "toolCallId": "c", "toolCallName": "f", "parentMessageId": "m"},
+        {"type": "SUBAGENT_FINISHED", "subagentRunId": "s"},
+    ]));
+    assert_eq!(
+        types(&events)[2..],
+        ["TEXT_MESSAGE_END m", "TOOL_CALL_START c", "TOOL_CALL_END c", "SUBAGENT_FINISHED"]
+    );
+    assert_eq!(events[3]["subagentRunId"], "s");
+}

@@ -176,11 +176,9 @@ fn every_way_into_the_pipeline_leads_through_the_stages() {
         })
     };
     let json = started().to_string();
-    let typed = Event::from_value(started()).unwrap();
     let events = [
         make().push_json(json.as_bytes()).unwrap().next(),
         make().push_value(started()).unwrap().next(),
-        make().push_event(typed).unwrap().next(),
         make().push_proto(ProtoEvent::Event(started())).unwrap().next(),
     ];
     for event in events {

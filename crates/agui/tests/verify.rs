@@ -164,6 +164,15 @@ fn broken() -> Vec<(Rule, usize, &'static str, String)> {
             "the parent agent",
             r("TEXT_MESSAGE_START messageId=m\nTEXT_MESSAGE_END messageId=m subagentRunId=b"),
         ),
+        // A message that a first call made is its owner's.
+        (
+            Rule::AttributionMismatch,
+            2,
+            "'b'",
+            r(
+                "TOOL_CALL_START toolCallId=c toolCallName=f parentMessageId=m subagentRunId=a\nTOOL_CALL_START toolCallId=d toolCallName=f parentMessageId=m subagentRunId=b",
+            ),
+        ),
         (
             Rule::AttributionMismatch,
             3,
