@@ -23,6 +23,7 @@ const STRICT: Column = ("ag-ui unenforced", 0);
 const ENFORCED: Column = ("ag-ui enforced", 0);
 const TYPESCRIPT: Column = ("@ag-ui/client", 0);
 const PYTHON: Column = ("ag-ui-validate", 0);
+const PYTHON_FED: Column = ("ag-ui-validate, fed", 0);
 
 /// What one read from a socket brings at most.
 const PIECE: usize = 16 * 1024;
@@ -81,7 +82,7 @@ pub fn round(args: &ConsumeArgs, folder: &Path, report: &mut Report) -> anyhow::
     );
     report.note("ag-ui unenforced: its decoder, strict types, chunk normaliser, verifier and applier, called directly");
     report.note("ag-ui enforced: the same behind its decode_events, which drops and strips as the protocol asks");
-    report.note("ag-ui-validate checks and builds no messages");
+    report.note("ag-ui-validate checks and builds no messages; fed: without its reader of Server-Sent Events");
     Ok(())
 }
 
@@ -292,15 +293,13 @@ fn others(
     let events = stream.events.len() as f64;
     let sse = tempfile::Builder::new().suffix(".sse").tempfile_in(folder)?;
     std::fs::write(sse.path(), &stream.sse)?;
-    let lines = tempfile::Builder::new().suffix(".jsonl").tempfile_in(folder)?;
-    std::fs::write(lines.path(), stream.lines())?;
     let peers = [
-        (Language::TypeScript, "consume.mjs", sse.path(), TYPESCRIPT, "@ag-ui/client"),
-        (Language::Python, "consume.py", lines.path(), PYTHON, "ag-ui-validate"),
+        (Language::TypeScript, "consume.mjs", TYPESCRIPT, "@ag-ui/client"),
+        (Language::Python, "consume.py", PYTHON, "ag-ui-validate"),
     ];
-    for (language, script, path, column, name) in peers {
+    for (language, script, column, name) in peers {
         let Some(peer) = PeerProgram::find(language, script, report) else { continue };
-        match peer.run(path, patience)? {
+        match peer.run(sse.path(), patience)? {
             None => {
                 report.note(format!("{}: {name} was not done after {} s", stream.name, args.patience));
             }
@@ -315,6 +314,10 @@ fn others(
                 }
                 report.add(&stream.name, column, seconds * 1e9 / events);
                 report.ratio(&format!("{}: times {name}", stream.name), seconds / ours);
+                if let Some(fed) = told["fed"].as_f64() {
+                    report.add(&stream.name, PYTHON_FED, fed * 1e9 / events);
+                    report.ratio(&format!("{}: times {name}, fed", stream.name), fed / ours);
+                }
             }
         }
     }

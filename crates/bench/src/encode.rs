@@ -75,7 +75,7 @@ fn in_turns(stream: &Stream, report: &mut Report) -> anyhow::Result<f64> {
         let started = thread_seconds();
         let mut out = Vec::new();
         for event in &ours {
-            SseEncoder::encode_event(&mut out, None, &event.to_json_string());
+            SseEncoder::encode_agui(&mut out, None, event);
         }
         our_seconds.push(thread_seconds() - started);
         let started = thread_seconds();

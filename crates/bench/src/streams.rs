@@ -62,8 +62,10 @@ pub fn chunks(count: usize) -> Stream {
 
 /// One tool call whose arguments, a JSON document, come in so many deltas: nearly every one has quotes to escape.
 pub fn long_arguments(count: usize) -> Stream {
-    let arguments = |number: usize| {
-        let delta = format!("{{\"line\":{number},\"text\":\"fn main() {{ println!(\\\"{number}\\\"); }}\"}},");
+    let arguments = move |number: usize| {
+        let (open, close) = (if number == 0 { "[" } else { "" }, if number + 1 == count { "]" } else { "," });
+        let delta =
+            format!("{open}{{\"line\":{number},\"text\":\"fn main() {{ println!(\\\"{number}\\\"); }}\"}}{close}");
         json!({"type": "TOOL_CALL_ARGS", "toolCallId": "call-1", "delta": delta})
     };
     let opening = [
