@@ -1,5 +1,7 @@
 //! Server-Sent Events as bytes: a decoder for any server's stream, an encoder for ours (transports/http-sse).
 
+use crate::event::Event;
+
 /// One event of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
@@ -308,17 +310,22 @@ impl SseEncoder {
     /// Appends one event. Line breaks in the data (LF, CR or CRLF) become several `data` lines, which a reader joins by
     /// LF. Of an id, CR, LF and NUL are left out: they cannot be sent in one.
     pub fn encode_event(out: &mut Vec<u8>, id: Option<&str>, data: &str) {
-        if let Some(id) = id {
-            out.extend_from_slice(b"id: ");
-            out.extend(id.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)));
-            out.push(b'\n');
-        }
+        encode_id(out, id);
         for line in lines(data) {
             out.extend_from_slice(b"data: ");
             out.extend_from_slice(line.as_bytes());
             out.push(b'\n');
         }
         out.push(b'\n');
+    }
+
+    /// Appends an AG-UI event, written into `out` where it is sent from: its JSON never holds a line break.
+    pub fn encode_agui(out: &mut Vec<u8>, id: Option<&str>, event: &Event) {
+        encode_id(out, id);
+        out.extend_from_slice(b"data: ");
+        serde_json::to_writer(&mut *out, event)
+            .expect("an event holds JSON values under string keys, and these always serialize; a Vec takes all bytes");
+        out.extend_from_slice(b"\n\n");
     }
 
     /// Appends a comment, which readers skip: a sign of life.
@@ -337,6 +344,14 @@ impl SseEncoder {
     }
 }
 
+fn encode_id(out: &mut Vec<u8>, id: Option<&str>) {
+    if let Some(id) = id {
+        out.extend_from_slice(b"id: ");
+        out.extend(id.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)));
+        out.push(b'\n');
+    }
+}
+
 /// The lines of a text by any of the three line ends, the empty last one included.
 fn lines(mut text: &str) -> impl Iterator<Item = &str> {
     let mut done = false;
@@ -344,7 +359,7 @@ fn lines(mut text: &str) -> impl Iterator<Item = &str> {
         if done {
             return None;
         }
-        let Some(end) = text.find(['\n', '\r']) else {
+        let Some(end) = memchr::memchr2(b'\n', b'\r', text.as_bytes()) else {
             done = true;
             return Some(text);
         };
@@ -446,6 +461,17 @@ mod tests {
         SseEncoder::encode_event(&mut out, Some("7.\r\n0"), "one\r\ntwo\rthree\nfour");
         let expected = "retry: 1000\n\n: alive\n\nid: 7.0\ndata: one\ndata: two\ndata: three\ndata: four\n\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_agui_event_is_sent_as_its_json_on_one_line() {
+        let mut event = crate::TextMessageContent::new("m", "a\nb\r\n\u{2028}");
+        event.raw_event = Some(serde_json::json!({"k\n": "\r"}));
+        let event = Event::from(event);
+        let (mut written, mut expected) = (Vec::new(), Vec::new());
+        SseEncoder::encode_agui(&mut written, Some("1\n.0"), &event);
+        SseEncoder::encode_event(&mut expected, Some("1\n.0"), &event.to_json_string());
+        assert_eq!(String::from_utf8(written).unwrap(), String::from_utf8(expected).unwrap());
     }
 
     proptest! {

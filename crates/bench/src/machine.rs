@@ -47,6 +47,12 @@ pub fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     Ok(sum(fields.get(USER..USER + 2).context("/proc/<pid>/stat is shorter than expected")?))
 }
 
+/// The processor time of the calling thread so far, in seconds.
+pub fn thread_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 impl Usage {
     /// Up to now.
     ///

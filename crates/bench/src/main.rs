@@ -1,5 +1,6 @@
 //! Runwire's benchmarks: programs that measure, against a named peer in the same run, what the path from an agent's
-//! delta to a reader's socket costs. What each of them means is said in `docs/benchmarks.md`.
+//! delta to a reader's socket costs, and what reading and writing AG-UI does. What each of them means is said in
+//! `docs/benchmarks.md`.
 //!
 //! Everything happens on loopback, in stores that are thrown away. Servers and crowds of readers are this program again,
 //! in processes of their own.
@@ -8,16 +9,20 @@ mod agents;
 mod append;
 mod bare;
 mod child;
+mod consume;
+mod encode;
 mod fanout;
 mod finished_run;
 mod latency;
 mod machine;
+mod peer;
 mod read;
 mod replay;
 mod report;
 mod runwire;
 mod serve;
 mod socket;
+mod streams;
 mod wire;
 
 use std::path::PathBuf;
@@ -56,7 +61,11 @@ enum Command {
     Fanout(fanout::FanoutArgs),
     /// A long finished run, against a bare server.
     Replay(replay::ReplayArgs),
-    /// All four, one after the other.
+    /// AG-UI streams from bytes to messages, against other clients' libraries.
+    Consume(consume::ConsumeArgs),
+    /// AG-UI events to bytes, against other producers' libraries.
+    Encode(encode::EncodeArgs),
+    /// All of these, one after the other.
     All,
     /// A server, for the benchmarks themselves.
     #[command(hide = true)]
@@ -77,6 +86,8 @@ fn main() -> anyhow::Result<()> {
             Command::Latency(defaults()?),
             Command::Fanout(defaults()?),
             Command::Replay(defaults()?),
+            Command::Consume(defaults()?),
+            Command::Encode(defaults()?),
         ],
         one => vec![one],
     };
@@ -111,6 +122,8 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
         Command::Latency(_) => Report::new("latency", "from a driver's delta to a reader's socket, sync normal"),
         Command::Fanout(_) => Report::new("fanout", "one run to many readers, against a bare axum server"),
         Command::Replay(_) => Report::new("replay", "a finished run from its start, against a bare axum server"),
+        Command::Consume(_) => Report::new("consume", "AG-UI streams from bytes to messages, against other clients"),
+        Command::Encode(_) => Report::new("encode", "AG-UI events to Server-Sent Events, against other producers"),
         Command::All | Command::Serve(_) | Command::Read(_) => anyhow::bail!("this is no benchmark by itself"),
     };
     for _ in 0..rounds {
@@ -120,6 +133,8 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
             Command::Latency(args) => latency::round(args, folder, &mut report)?,
             Command::Fanout(args) => fanout::round(args, folder, &mut report)?,
             Command::Replay(args) => replay::round(args, folder, &mut report)?,
+            Command::Consume(args) => consume::round(args, folder, &mut report)?,
+            Command::Encode(args) => encode::round(args, folder, &mut report)?,
             Command::All | Command::Serve(_) | Command::Read(_) => {}
         }
         let seconds = started.elapsed().as_secs_f64();

@@ -107,7 +107,7 @@ impl ProjectionSource {
             }
             match self.binding {
                 Binding::Sse => {
-                    SseEncoder::encode_event(&mut self.out, Some(&id.to_string()), &event.to_json_string());
+                    SseEncoder::encode_agui(&mut self.out, Some(&id.to_string()), event);
                 }
                 Binding::Protobuf => ProtoEncoder::encode_event(&mut self.out, event)?,
             }
