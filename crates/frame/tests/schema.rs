@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use catalogue::CATALOGUE;
 use jsonschema::Validator;
 use proptest::prelude::*;
-use runwire_frame::{FrameType, Incoming, frame_schema};
+use runwire_frame::{CloseCode, ErrorCode, FrameType, Incoming, RunStatus, frame_schema};
 use serde_json::{Map, Value, json};
 
 static SCHEMA: LazyLock<Validator> = LazyLock::new(|| jsonschema::draft202012::new(&frame_schema()).unwrap());
@@ -195,4 +195,63 @@ fn the_protocols_page_has_exactly_the_keys_of_the_schema_and_says_the_same_of_ea
         declared.insert(frame_type.as_str().to_owned(), rows.collect::<BTreeMap<_, _>>());
     }
     assert_eq!(tables(), declared);
+}
+
+/// The words in backticks of a cell.
+fn words(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// The cells of each row of the table in this section that begins with this head.
+fn rows(section: &str, head: &str) -> Vec<Vec<&'static str>> {
+    let section = PAGE.split(&format!("\n{section}\n")).nth(1).unwrap();
+    let table = section.split(&format!("\n{head}\n")).nth(1).unwrap();
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
+}
+
+#[test]
+fn the_protocols_page_says_of_each_of_the_fifteen_codes_once_when_it_is_sent() {
+    let rows = rows("## Error codes", "| code | sent today |");
+    let mut said: Vec<&str> = rows.iter().flat_map(|row| words(row[0])).collect();
+    said.sort_unstable();
+    let mut all = ErrorCode::ALL.map(ErrorCode::as_str);
+    all.sort_unstable();
+    assert_eq!(said, all);
+    assert!(rows.iter().all(|row| row[1].contains("Run:") || row[1].contains("Connection:")), "{rows:#?}");
+}
+
+#[test]
+fn the_protocols_page_has_the_close_codes_of_the_seed_each_with_its_error_code() {
+    let rows = rows("## Following by WebSocket", "| close | code of the `error` frame | when | come back? |");
+    let of_the_seed = rows.iter().filter_map(|row| {
+        let code = CloseCode::from_u16(row[0].parse().unwrap())?;
+        Some((code, words(row[1]).first().copied()))
+    });
+    assert_eq!(
+        of_the_seed.collect::<Vec<_>>(),
+        [
+            (CloseCode::Normal, None),
+            (CloseCode::AuthFailed, Some("AUTH_FAILED")),
+            (CloseCode::AuthFailed, Some("MALFORMED_FRAME")),
+            (CloseCode::RunNotFound, Some("RUN_NOT_FOUND")),
+            (CloseCode::ProtocolUnsupported, Some("PROTOCOL_UNSUPPORTED")),
+        ]
+    );
+}
+
+#[test]
+fn the_protocols_page_has_the_legal_changes_of_status_and_no_other() {
+    let mut said = Vec::new();
+    for row in rows("### `run.status`", "| from | to |") {
+        for from in words(row[0]) {
+            said.extend(words(row[1]).into_iter().map(|to| (from, to)));
+        }
+    }
+    said.sort_unstable();
+    let all = RunStatus::ALL.iter().flat_map(|from| RunStatus::ALL.iter().map(move |to| (from, to)));
+    let mut legal: Vec<(&str, &str)> =
+        all.filter(|(from, to)| from.may_become(**to)).map(|(from, to)| (from.as_str(), to.as_str())).collect();
+    legal.sort_unstable();
+    assert_eq!(said, legal);
 }
