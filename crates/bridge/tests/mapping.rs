@@ -6,7 +6,7 @@ mod log;
 
 use log::{Log, Relay, THREAD, event, events, input, relayed, relayed_whole};
 use runwire_agui::Event;
-use runwire_frame::FrameType;
+use runwire_frame::{ErrorCode, FrameType};
 use serde_json::{Value, json};
 
 fn started() -> Value {
@@ -129,6 +129,26 @@ fn run_error_is_error_failed_and_run_end() {
         assert_eq!((&data["code"], &data["message"]), (&json!(frame_code), &json!("it broke")));
         assert_eq!(log.data(FrameType::RunEnd)[0]["failure_class"], frame_code);
         assert_eq!(event(log.project_json()[1].clone()), event(error));
+    }
+}
+
+/// Seed, *Error frame codes*: an error frame carries one of these.
+#[test]
+fn each_of_the_fifteen_codes_that_an_upstream_agent_says_is_kept_and_any_other_is_internal_error() {
+    let kept = ErrorCode::ALL.map(|code| (code.as_str(), code.as_str()));
+    let others = ["run_failed", "timeout", "TIMEOUT ", ""].map(|code| (code, "INTERNAL_ERROR"));
+    for (said, code) in kept.into_iter().chain(others) {
+        let agent = json!({"type": "SUBAGENT_STARTED", "subagentRunId": "a", "name": "scout"});
+        let lost = json!({"type": "SUBAGENT_ERROR", "subagentRunId": "a", "message": "lost", "code": said});
+        let error = json!({"type": "RUN_ERROR", "message": "it broke", "code": said});
+        let log = relayed_whole(vec![started(), agent, lost, error]);
+        log.assert_legal_and_ended();
+        assert_eq!(log.data(FrameType::SegmentEnd)[0]["error"], json!({"code": code, "message": "lost"}), "{said}");
+        let told = &log.data(FrameType::Error)[0];
+        assert_eq!((&told["code"], &told["retryable"]), (&json!(code), &json!(false)), "{said}");
+        assert_eq!(log.data(FrameType::RunEnd)[0]["failure_class"], code, "{said}");
+        let events = log.project_json();
+        assert!(events.iter().filter(|e| e.get("message").is_some()).all(|e| e["code"] == said), "{events:#?}");
     }
 }
 

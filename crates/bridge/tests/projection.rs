@@ -830,6 +830,24 @@ fn the_events_of_a_frame_do_not_depend_on_what_follows_it() {
     }
 }
 
+/// Seed, row `notice`: compaction applied, model fallback used, cache skipped, guardrail warned.
+#[test]
+fn notice_carries_what_the_seed_names_and_a_client_of_ag_ui_is_told() {
+    for code in ["compaction_applied", "model_fallback", "cache_skipped", "guardrail_warned"] {
+        for &level in NoticeLevel::ALL {
+            let mut r = recorder();
+            r.notice(at(1), level, code, "for a person", None);
+            let log = done(r);
+            assert_eq!(
+                log.data(runwire_frame::FrameType::Notice),
+                [json!({"level": level.as_str(), "code": code, "message": "for a person"})]
+            );
+            let value = json!({"level": level.as_str(), "code": code, "message": "for a person"});
+            assert_eq!(inner(&log), [json!({"type": "CUSTOM", "name": "runwire.notice", "value": value})]);
+        }
+    }
+}
+
 #[test]
 fn a_notice_of_this_server_is_a_custom_event() {
     let mut r = recorder();

@@ -95,6 +95,19 @@ async fn a_first_message_that_does_not_come_in_time_is_4401() {
     refused(&mut socket, 4401, ErrorCode::AuthFailed).await;
 }
 
+/// Seed, *WebSocket close codes*: 5 s to send the first frame. With the server as it is when nobody configures it.
+#[tokio::test]
+async fn a_client_has_5_s_to_send_the_first_message_and_not_less() {
+    let server = Setup::new().start().await;
+    let run_id = server.demo().await;
+    let (mut silent, mut late) = (connect(&server, &run_id).await, connect(&server, &run_id).await);
+    let early = tokio::time::timeout(Duration::from_millis(4500), silent.next()).await;
+    assert!(early.is_err(), "closed before the 5 s had passed: {early:?}");
+    say(&mut late, auth("", 2, 0)).await;
+    assert_eq!(until_close(&mut late).await.1, 1000);
+    refused(&mut silent, 4401, ErrorCode::AuthFailed).await;
+}
+
 #[tokio::test]
 async fn a_message_that_is_no_valid_first_message_is_malformed_and_4401() {
     let server = Setup::new().token("alice").start().await;
@@ -214,6 +227,10 @@ async fn a_header_on_the_upgrade_authenticates_and_then_the_cursor_is_in_the_que
         assert_eq!((said.len(), code), (log.len() - after, 1000), "{query}");
         assert_eq!(said[0].as_bytes(), log[after]);
     }
+    // Where the first message says all of it, the query says nothing.
+    let mut socket = upgrade(&server, &format!("/v2/runs/{run_id}/ws?after=5&protocol=3"), &[]).await.unwrap();
+    say(&mut socket, auth("alice", 2, 7)).await;
+    assert_eq!(until_close(&mut socket).await.0[0].as_bytes(), log[7]);
     for query in ["?after=x", "?after=-1", "?from=1", "?protocol=two"] {
         let path = format!("/v2/runs/{run_id}/ws{query}");
         let refused = upgrade(&server, &path, &[("authorization", "Bearer alice")]).await;
