@@ -20,7 +20,8 @@ pub struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, the run completed, or the stream conforms; 1 the run failed, or the stream does not
-conform; 2 it could not be done; 3 the run was cancelled; 4 the run waits for an answer.";
+conform; 2 it could not be done; 3 the run was cancelled; 4 the run waits for an answer; 5 and 6, of
+`tail --protocol agui`: its stream breaks a rule of AG-UI, or is cut short.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -31,13 +32,13 @@ pub enum Command {
     Demo(DemoArgs),
     /// Start a run of an agent and follow it
     Run(RunArgs),
-    /// Follow a run, live or finished
+    /// Follow a run, live or finished, or all runs of a session
     Tail(TailArgs),
     /// List runs, newest first, or remove ended ones
     Runs(RunsArgs),
-    /// Stop a run
+    /// Stop a run, and wait until it has ended
     Cancel(CancelArgs),
-    /// Print a schema
+    /// Print the frame protocol as a JSON Schema
     Schema(SchemaArgs),
     /// Say what an AG-UI client would make of a stream, captured or fetched
     Check(CheckArgs),
@@ -51,10 +52,10 @@ pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7171";
 /// Where a server listens and what it keeps its runs in.
 #[derive(Debug, Args)]
 pub struct ListenArgs {
-    /// Address to listen on [default: 127.0.0.1:7171]; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free one, which is printed [default: 127.0.0.1:7171]
     #[arg(long, env = "RUNWIRE_LISTEN", value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Where runs are kept [default: runwire.db]
+    /// The SQLite file that runs are kept in; made when it is not there [default: runwire.db]
     #[arg(long, env = "RUNWIRE_STORE", value_name = "PATH")]
     pub store: Option<PathBuf>,
     /// What a commit waits for [default: normal]
@@ -74,12 +75,12 @@ pub enum SyncMode {
 /// `runwire serve`
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Configuration file (TOML); without one the `demo` agent is served
+    /// Configuration file (TOML), over which flags and variables win; without one the `demo` agent is served
     #[arg(long, short, env = "RUNWIRE_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub listen: ListenArgs,
-    /// Print what a program may want to read as JSON
+    /// Print address, store and agents as one line of JSON, and log lines as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -103,13 +104,13 @@ pub struct DemoArgs {
 /// Which server a command talks to.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// The server
+    /// Address of the server
     #[arg(long, env = "RUNWIRE_SERVER", default_value = "http://127.0.0.1:7171", value_name = "URL")]
     pub server: String,
-    /// The token that it wants
+    /// Token for a server that wants one
     #[arg(long, env = "RUNWIRE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub token: Option<String>,
-    /// Print what a program may want to read as JSON
+    /// Print JSON for a program: frames or events one a line, or what the server answered
     #[arg(long)]
     pub json: bool,
 }
@@ -117,11 +118,11 @@ pub struct ServerArgs {
 /// `runwire run`
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Which agent
+    /// Name of the agent
     pub agent: String,
     /// What to ask it
     pub prompt: String,
-    /// The conversation to go on with [default: a new one]
+    /// Id of the session (the conversation) to go on with [default: a new one]
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
     /// The transport to follow by
@@ -134,14 +135,14 @@ pub struct RunArgs {
 /// `runwire tail`
 #[derive(Debug, Args)]
 pub struct TailArgs {
-    /// Which run
+    /// Id of the run
     #[arg(required_unless_present = "session")]
     pub run: Option<String>,
-    /// Follow all runs of this conversation, also those to come, until interrupted
+    /// Follow all runs of the session with this id, also those to come, until interrupted
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["run", "protocol", "transport"])]
     pub session: Option<String>,
-    /// Begin after this: a frame's `seq`, with `--protocol agui` an event's id such as 17.0, with `--session` the id of
-    /// an event of its stream [default: the start]
+    /// Begin after the last that was read: a frame's `seq`; with `--protocol agui` an event's id, such as 17.0; with
+    /// `--session` the id of an event of its stream [default: at the start]
     #[arg(long, value_name = "N")]
     pub after: Option<String>,
     /// What to follow
@@ -182,13 +183,14 @@ pub struct RunsArgs {
     /// Only runs of this agent
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
-    /// Only runs of this conversation
+    /// Only runs of this session
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
-    /// Only runs that stand so; may be given several times
+    /// Only runs in this status: queued, running, suspended, retrying, cancelling, completed, failed or cancelled; may
+    /// be given several times
     #[arg(long, value_name = "STATUS", value_parser = parse_status)]
     pub status: Vec<runwire_frame::RunStatus>,
-    /// At most so many
+    /// How many at most, 1 to 1000
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: u32,
     #[command(flatten)]
@@ -205,10 +207,11 @@ pub enum RunsCommand {
 /// `runwire runs prune`
 #[derive(Debug, Args)]
 pub struct PruneArgs {
-    /// Runs that ended at least so long ago [default: those that the server's configured retention does not keep]
+    /// Runs that ended at least so long ago, such as 12h or 30d [default: those that the server's configured retention
+    /// does not keep]
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     pub older_than: Option<Duration>,
-    /// Only runs of this agent
+    /// Only runs of this agent; only together with `--older-than`
     #[arg(long, value_name = "AGENT", requires = "older_than")]
     pub agent: Option<String>,
     /// Say which runs would be removed, and remove none
@@ -232,7 +235,7 @@ pub struct VerifyLogArgs {
 /// `runwire cancel`
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// Which run
+    /// Id of the run
     pub run: String,
     #[command(flatten)]
     pub server: ServerArgs,
@@ -241,7 +244,7 @@ pub struct CancelArgs {
 /// `runwire schema`
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// Of what
+    /// What to print the schema of
     #[arg(value_enum)]
     pub of: SchemaOf,
 }
@@ -270,7 +273,7 @@ pub struct CheckArgs {
     /// it and taken from it is translated
     #[arg(long, value_name = "VERSION", default_value_t)]
     pub protocol_version: AgentVersion,
-    /// How long a URL may take for the whole run [default: 5m]
+    /// How long a URL may take for the whole run, such as 90s [default: 5m]
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     pub timeout: Option<Duration>,
     /// Of a HAR file, only the responses whose URL contains this
