@@ -289,8 +289,8 @@ export interface ResumableFetchOptions extends Following {
  * `RUN_FINISHED` or `RUN_ERROR`, and fails with a {@link FollowError} otherwise. A request that gets no answer, or one
  * that may pass (408, 425, 429, 5xx), is repeated for up to 30 s.
  *
- * Requests that are no `POST` of a `RunAgentInput`, and answers in protobuf, pass through unchanged. Use it for Runwire
- * servers only: another server may take a repeated request for a second one.
+ * Requests that are no `POST` of a `RunAgentInput`, answers in protobuf, and those of `/agui/{agent}/connect` pass through
+ * unchanged. Use it for Runwire servers only: another server may take a repeated request for a second one.
  */
 export function resumableFetch(
   options?: ResumableFetchOptions,

@@ -823,6 +823,8 @@ function exchangeOf(input, init) {
   if (typeof init.body !== "string" || !/^post$/i.test(init.method ?? "")) return undefined;
   if (typeof input !== "string" && !(input instanceof URL)) return undefined;
   try {
+    // What comes back of a thread has ids of its own, and may go on behind the end of a run.
+    if (/\/agui\/[^/]+\/connect\/?$/.test(new URL(input, "http://localhost").pathname)) return undefined;
     const { threadId, runId } = JSON.parse(init.body);
     const named = (id) => typeof id === "string" && id !== "";
     return named(threadId) && named(runId) ? { threadId, runId } : undefined;

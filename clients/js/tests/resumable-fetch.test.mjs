@@ -218,6 +218,21 @@ test("what is no Runwire exchange passes through, and is never asked twice", asy
   }
 });
 
+test("a thread that is got back passes through with its own ids, and is never asked twice", async (t) => {
+  const thread = started.replace("1.0", "run_1/1.0") + finished.replace("9.0", "run_1/9.0");
+  for (const path of ["/agui/demo/connect", "/behind/a/proxy/agui/demo/connect?x=1"]) {
+    const server = await serve(t, whole(thread, RUNWIRE));
+    const seen = await asks({ url: `${server.url}${path}` });
+    assert.deepEqual([seen.text, seen.error, seen.told], [thread, undefined, []], path);
+  }
+  const server = await serve(t, broken(thread, RUNWIRE));
+  assert.ok((await asks({ url: `${server.url}/agui/demo/connect` })).error instanceof TypeError);
+  assert.equal(server.requests.length, 1);
+  // An agent may be called so.
+  const agent = await serve(t, broken(started, RUNWIRE), whole(finished, RUNWIRE));
+  assert.equal((await asks({ url: `${agent.url}/agui/connect` })).text, started + finished);
+});
+
 test("a request that can never be sent is told at once", async () => {
   for (const init of [{ headers: { "no header": "x" } }, { mode: "navigate" }]) {
     const { error, told } = await asks({ url: "http://127.0.0.1:1" }, {}, init);
