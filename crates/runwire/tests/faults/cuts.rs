@@ -25,10 +25,10 @@ async fn cut_everywhere(
     ending: impl Fn(u64) -> Ending,
 ) -> u64 {
     // Most of it is waiting: for what is silent, and for the second that the server asks readers by SSE to stay away.
-    const WORKERS: u64 = 200;
+    let workers = if reader == Reader::WebSocket { 60 } else { 150 };
     let next = AtomicU64::new(0);
     let end = AtomicU64::new(u64::MAX);
-    let work = (0..WORKERS).map(async |_| {
+    let work = (0..workers).map(async |_| {
         let line = Arc::new(Mutex::new(None));
         let given = Arc::clone(&line);
         let proxy = Proxy::new(server.url(), move || given.lock().unwrap().take().unwrap_or(Line::Clear)).await;

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use runwire_client::{AguiFollowed, Followed, Transport};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 
 use crate::agent::{Agent, message};
 use crate::followers::{BACKOFF, Follower, READERS, Reader, Truth, read};
@@ -114,7 +114,10 @@ async fn readers_that_never_read_cost_the_others_nothing_and_the_server_no_memor
     let run_id = server.create("wordy").await;
     let mut deaf = Vec::new();
     for n in 0..scale(60, 600) {
-        let mut socket = TcpStream::connect(host).await.unwrap();
+        // Little room in the system, so that what is not read stays with the server, which is what is looked at.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut socket = socket.connect(host.parse().unwrap()).await.unwrap();
         let stream = ["stream", "agui", "ws"][n % 3];
         let upgrade = if stream == "ws" {
             "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
@@ -134,7 +137,8 @@ async fn readers_that_never_read_cost_the_others_nothing_and_the_server_no_memor
     let followers = READERS.map(follow);
     let mut seen = Vec::new();
     for follower in followers {
-        seen.push((follower.reader, follower.to_the_end().await));
+        // Less than the 45 s after which the server gives up whoever takes nothing: nobody has to wait for that.
+        seen.push((follower.reader, follower.until(Duration::from_secs(40)).await));
     }
     let grown = memory(&server) - before;
     let truth = Truth::of(&server, &run_id).await;

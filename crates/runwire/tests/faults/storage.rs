@@ -61,7 +61,8 @@ impl UnderWay {
                 }
             })
             .await;
-        // What is new is refused in words. Small things may still find room on a full disk: that is no fault.
+        // What is new is refused in words. Small things may still find room on a full disk: that is no fault. Of a locked
+        // file this is known only after a while.
         if let Err(error) = server.client().create_run(&CreateRun::prompt("demo", "How long is this?")).await {
             assert!(matches!(error, ApiError::Problem { .. }) && error.status() == Some(503), "{error:?}");
             assert!(error.to_string().contains("the store does not take the run now"), "{error}");
