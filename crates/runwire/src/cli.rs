@@ -320,7 +320,10 @@ fn parse_status(word: &str) -> Result<runwire_frame::RunStatus, String> {
 pub fn log_to_stderr(command: &Command) {
     let level = if matches!(command, Command::Serve(_)) { "info" } else { "warn" };
     let filter = EnvFilter::try_from_env("RUNWIRE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A line that cannot be written, say because the log is on the disk that is full, is lost. To report that, it would be
+    // printed to the same standard error, and printing panics where it cannot: in the thread that writes the store, for one.
+    let logs =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     match command {
         Command::Serve(args) if args.json => logs.json().init(),
         _ => logs.with_ansi(std::io::stderr().is_terminal()).init(),

@@ -64,7 +64,11 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     }
     let active = server.engine.active_runs();
     if active > 0 {
-        eprintln!("runwire: stopping; {active} runs have up to {grace:?} to end (again to stop at once)");
+        // A log that cannot be written must not keep the runs from their end.
+        let _ = writeln!(
+            std::io::stderr(),
+            "runwire: stopping; {active} runs have up to {grace:?} to end (again to stop at once)"
+        );
     }
     server.stop().await?;
     Ok(Exit::Done)

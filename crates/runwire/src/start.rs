@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::SyncMode;
 use crate::config::Settings;
+use crate::signals;
 
 /// A server that serves.
 pub struct Running {
@@ -30,6 +31,7 @@ pub struct Running {
 
 /// Opens the store, brings what was left behind to its end, listens and serves.
 pub async fn start(settings: Settings) -> anyhow::Result<Running> {
+    signals::survive_file_size_limit();
     let path = settings.store.clone();
     let sync = match settings.sync {
         SyncMode::Normal => Sync::Normal,

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use crate::error::StorageFailure;
 use crate::schema;
@@ -33,14 +34,38 @@ impl Readers {
 
     /// Runs `read` on the blocking pool. If this future is dropped, a read that has begun runs to its end and
     /// its answer is dropped.
+    ///
+    /// A turn is never held by this future itself. It belongs to whoever follows a run, and may not be polled for as long
+    /// as a socket takes nothing: a turn that came meanwhile would be nobody's, and some readers that do not read would
+    /// keep all others from reading (G8).
     pub(crate) async fn read<T, F>(self: &Arc<Self>, read: F) -> Result<T, StorageFailure>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| StorageFailure::Closed)?;
+        match Arc::clone(&self.turns).try_acquire_owned() {
+            Ok(turn) => answer(self.begin(turn, read).await),
+            Err(TryAcquireError::Closed) => Err(StorageFailure::Closed),
+            Err(TryAcquireError::NoPermits) => {
+                let readers = Arc::clone(self);
+                // Aborted when it is dropped: nobody waits for a turn any more then.
+                let mut waiting = JoinSet::new();
+                waiting.spawn(async move {
+                    let turn = Arc::clone(&readers.turns).acquire_owned().await.map_err(|_| StorageFailure::Closed)?;
+                    answer(readers.begin(turn, read).await)
+                });
+                waiting.join_next().await.map_or(Err(StorageFailure::Closed), answer)
+            }
+        }
+    }
+
+    fn begin<T, F>(self: &Arc<Self>, turn: OwnedSemaphorePermit, read: F) -> JoinHandle<Result<T, StorageFailure>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
         let readers = Arc::clone(self);
-        let reading = tokio::task::spawn_blocking(move || {
+        tokio::task::spawn_blocking(move || {
             // Dropped after the loan below, so whoever gets the turn finds the connection back.
             let _turn = turn;
             let loan = Loan::take(&readers).ok_or(StorageFailure::Closed)?;
@@ -49,13 +74,7 @@ impl Readers {
                 tracing::error!(%error, "a read from the store failed");
                 failure
             })
-        });
-        match reading.await {
-            Ok(answer) => answer,
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime is shutting down.
-            Err(_) => Err(StorageFailure::Closed),
-        }
+        })
     }
 
     /// Closes the idle connections now and each lent one when it comes back. Waiting reads answer `Closed`.
@@ -68,6 +87,15 @@ impl Readers {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<Connection>>> {
         // A list of idle connections is right after any panic.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn answer<T>(joined: Result<Result<T, StorageFailure>, JoinError>) -> Result<T, StorageFailure> {
+    match joined {
+        Ok(answer) => answer,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime is shutting down.
+        Err(_) => Err(StorageFailure::Closed),
     }
 }
 
@@ -97,5 +125,68 @@ impl Drop for Loan<'_> {
         if let Some(idle) = self.readers.lock().as_mut() {
             idle.extend(connection);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::pin::pin;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn g8_a_read_that_nobody_polls_keeps_no_other_from_its_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("some.db");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE some (thing TEXT)").unwrap();
+        let readers = Arc::new(Readers::open(&path, 1).unwrap());
+
+        let (let_go, held) = mpsc::channel::<()>();
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let first = tokio::spawn({
+            let readers = Arc::clone(&readers);
+            async move {
+                let read = move |_: &Connection| {
+                    begun.send(()).unwrap();
+                    held.recv().unwrap();
+                    Ok(())
+                };
+                readers.read(read).await
+            }
+        });
+        has_begun.await.unwrap();
+
+        // It waits for its turn, is polled once and then left alone, like the read of a tail whose socket is full.
+        let mut left_alone = pin!(readers.read(|_| Ok("left alone")));
+        let polled = tokio::time::timeout(Duration::ZERO, left_alone.as_mut()).await;
+        assert!(polled.is_err(), "there is only one connection");
+
+        let_go.send(()).unwrap();
+        first.await.unwrap().unwrap();
+        let other = tokio::time::timeout(Duration::from_secs(30), readers.read(|_| Ok("other"))).await;
+        assert_eq!(other.expect("the other gets its turn"), Ok("other"));
+        assert_eq!(left_alone.await, Ok("left alone"), "and its own answer waits for it");
+    }
+
+    #[tokio::test]
+    async fn a_read_that_is_given_up_while_it_waits_takes_no_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("some.db");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE some (thing TEXT)").unwrap();
+        let readers = Arc::new(Readers::open(&path, 1).unwrap());
+        let turn = Arc::clone(&readers.turns).acquire_owned().await.unwrap();
+        for _ in 0..10 {
+            let given_up = tokio::time::timeout(Duration::ZERO, readers.read(|_| Ok(()))).await;
+            assert!(given_up.is_err());
+        }
+        drop(turn);
+        let next = tokio::time::timeout(Duration::from_secs(30), readers.read(|_| Ok(()))).await;
+        assert_eq!(next.expect("it gets its turn"), Ok(()));
+        readers.close();
+        assert_eq!(readers.read(|_| Ok(())).await, Err(StorageFailure::Closed));
     }
 }

@@ -47,7 +47,14 @@ impl Done {
 /// The binary, to be run in `folder`, without what the environment of the tests would tell it, and in one that names a
 /// proxy which is not there: what stays on this machine must not go through any.
 pub fn command(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_runwire"));
+    command_under(&[], folder)
+}
+
+/// The same as the last of the arguments of another program, which becomes it.
+pub fn command_under(other: &[&str], folder: &Path) -> Command {
+    let mut words = other.iter().copied().chain([env!("CARGO_BIN_EXE_runwire")]);
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("RUNWIRE_") {
             command.env_remove(name);

@@ -10,7 +10,7 @@ use runwire_client::{CreateRun, Followed, RunFilter, RunRecord, Server};
 use runwire_frame::Frame;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, ChildStdout};
+use tokio::process::{Child, ChildStdout, Command};
 
 use crate::program::{PATIENCE, command};
 
@@ -49,10 +49,15 @@ impl Serving {
 
     /// Serves at an address.
     pub async fn start_at(folder: &Path, config: &str, listen: &str) -> Serving {
+        Serving::start_as(command(folder), folder, config, listen).await
+    }
+
+    /// Serves by a command that is or becomes the binary.
+    pub async fn start_as(mut command: Command, folder: &Path, config: &str, listen: &str) -> Serving {
         std::fs::write(folder.join("runwire.toml"), config).unwrap();
         let log = folder.join("serve.log");
         let log_file: File = OpenOptions::new().create(true).append(true).open(&log).unwrap();
-        let mut child = command(folder)
+        let mut child = command
             .args(["serve", "--config", "runwire.toml", "--json", "--listen", listen])
             .stderr(log_file)
             .spawn()
@@ -149,9 +154,14 @@ impl Serving {
         tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("waited for {what} in vain"))
     }
 
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it has not ended yet")
+    }
+
     /// Asks it to stop, as an operator does, without waiting.
     pub async fn terminate(&self) {
-        signal("TERM", self.child.id().expect("it has not ended yet")).await;
+        signal("TERM", self.pid()).await;
     }
 
     /// Waits until it has ended.
