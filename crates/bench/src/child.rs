@@ -87,6 +87,22 @@ impl ChildProcess {
         machine::cpu_seconds(self.child.id())
     }
 
+    /// As [`machine::threads_seconds`] of the child.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn threads_seconds(&self) -> anyhow::Result<f64> {
+        machine::threads_seconds(self.child.id())
+    }
+
+    /// As [`machine::memory_kib`] of the child.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn memory_kib(&self) -> anyhow::Result<f64> {
+        machine::memory_kib(self.child.id())
+    }
+
     /// Ends the child and waits for it.
     ///
     /// # Errors

@@ -10,8 +10,10 @@ mod bare;
 mod child;
 mod fanout;
 mod finished_run;
+mod idle;
 mod latency;
 mod machine;
+mod million;
 mod read;
 mod replay;
 mod report;
@@ -56,7 +58,11 @@ enum Command {
     Fanout(fanout::FanoutArgs),
     /// A long finished run, against a bare server.
     Replay(replay::ReplayArgs),
-    /// All four, one after the other.
+    /// What idle readers cost: memory of each, and the latency beside ten thousand.
+    Idle(idle::IdleArgs),
+    /// A run of a million frames, live and replayed: memory and cost of a frame from its start to its end.
+    Million(million::MillionArgs),
+    /// All of these, one after the other.
     All,
     /// A server, for the benchmarks themselves.
     #[command(hide = true)]
@@ -77,6 +83,8 @@ fn main() -> anyhow::Result<()> {
             Command::Latency(defaults()?),
             Command::Fanout(defaults()?),
             Command::Replay(defaults()?),
+            Command::Idle(defaults()?),
+            Command::Million(defaults()?),
         ],
         one => vec![one],
     };
@@ -111,6 +119,8 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
         Command::Latency(_) => Report::new("latency", "from a driver's delta to a reader's socket, sync normal"),
         Command::Fanout(_) => Report::new("fanout", "one run to many readers, against a bare axum server"),
         Command::Replay(_) => Report::new("replay", "a finished run from its start, against a bare axum server"),
+        Command::Idle(_) => Report::new("idle", "what idle readers cost, against a bare axum server"),
+        Command::Million(_) => Report::new("million", "a run of a million frames from its start to its end"),
         Command::All | Command::Serve(_) | Command::Read(_) => anyhow::bail!("this is no benchmark by itself"),
     };
     for _ in 0..rounds {
@@ -120,6 +130,8 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
             Command::Latency(args) => latency::round(args, folder, &mut report)?,
             Command::Fanout(args) => fanout::round(args, folder, &mut report)?,
             Command::Replay(args) => replay::round(args, folder, &mut report)?,
+            Command::Idle(args) => idle::round(args, folder, &mut report)?,
+            Command::Million(args) => million::round(args, folder, &mut report)?,
             Command::All | Command::Serve(_) | Command::Read(_) => {}
         }
         let seconds = started.elapsed().as_secs_f64();
