@@ -72,6 +72,8 @@ pub struct Torrent {
     pub go: Go,
     /// How many pieces.
     pub pieces: usize,
+    /// Lets it end, once it has said all.
+    pub end: Go,
 }
 
 impl Driver for Torrent {
@@ -80,7 +82,7 @@ impl Driver for Torrent {
     }
 
     fn execute(&self, _: Exchange, starting: Starting) -> BoxFuture<'static, Result<ExchangeEnd, Failure>> {
-        let (go, pieces) = (self.go.clone(), self.pieces);
+        let (go, pieces, end) = (self.go.clone(), self.pieces, self.end.clone());
         Box::pin(async move {
             let writer = starting.begin(None);
             gone(go).await;
@@ -88,6 +90,7 @@ impl Driver for Torrent {
             for piece in 0..pieces {
                 messages[piece % 2].text(WORDS).await?;
             }
+            gone(end).await;
             for message in messages {
                 message.end(Ending::completed()).await?;
             }

@@ -8,6 +8,7 @@ mod agents;
 mod append;
 mod bare;
 mod child;
+mod contender;
 mod fanout;
 mod finished_run;
 mod idle;
@@ -20,6 +21,7 @@ mod report;
 mod runwire;
 mod serve;
 mod socket;
+mod today;
 mod wire;
 
 use std::path::PathBuf;
@@ -62,6 +64,8 @@ enum Command {
     Idle(idle::IdleArgs),
     /// A run of a million frames, live and replayed: memory and cost of a frame from its start to its end.
     Million(million::MillionArgs),
+    /// Tail, fan-out, resume and append, against what applications stream through today.
+    Today(today::TodayArgs),
     /// All of these, one after the other.
     All,
     /// A server, for the benchmarks themselves.
@@ -85,6 +89,7 @@ fn main() -> anyhow::Result<()> {
             Command::Replay(defaults()?),
             Command::Idle(defaults()?),
             Command::Million(defaults()?),
+            Command::Today(defaults()?),
         ],
         one => vec![one],
     };
@@ -121,6 +126,7 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
         Command::Replay(_) => Report::new("replay", "a finished run from its start, against a bare axum server"),
         Command::Idle(_) => Report::new("idle", "what idle readers cost, against a bare axum server"),
         Command::Million(_) => Report::new("million", "a run of a million frames from its start to its end"),
+        Command::Today(_) => Report::new("today", "the same work, against what applications stream through today"),
         Command::All | Command::Serve(_) | Command::Read(_) => anyhow::bail!("this is no benchmark by itself"),
     };
     for _ in 0..rounds {
@@ -132,6 +138,7 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
             Command::Replay(args) => replay::round(args, folder, &mut report)?,
             Command::Idle(args) => idle::round(args, folder, &mut report)?,
             Command::Million(args) => million::round(args, folder, &mut report)?,
+            Command::Today(args) => today::round(args, folder, &mut report)?,
             Command::All | Command::Serve(_) | Command::Read(_) => {}
         }
         let seconds = started.elapsed().as_secs_f64();

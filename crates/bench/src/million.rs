@@ -1,12 +1,10 @@
 //! A run of a million frames: what the server's memory and the cost of a frame do from its first slice to its last, while
 //! it is written and read live, and when it is replayed.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::ensure;
 use clap::Args;
 
 use crate::child::ChildProcess;
@@ -65,7 +63,9 @@ pub fn round(args: &MillionArgs, folder: &Path, report: &mut Report) -> anyhow::
         let after = (frames / SLICES * slice) as u64;
         let mut seconds: Vec<f64> = Vec::new();
         for _ in 0..args.times.max(1) {
-            seconds.push(resume(&at.address, &at.sse, after)?.as_secs_f64());
+            let path = format!("{}?after={after}", at.sse);
+            let arrived = socket::until(&at.address, &path, &format!("id: {}\n", after + 1))?;
+            seconds.push(arrived.as_secs_f64());
         }
         seconds.sort_by(f64::total_cmp);
         resumed.push(quantile(&seconds, 0.5) * 1e3);
@@ -160,26 +160,4 @@ fn read(process: &mut ChildProcess, address: &str, path: &str, frames: usize, le
     cut?;
     ensure!(reading.slices.len() == SLICES, "the reader had {lines} lines, which is not the whole run");
     Ok(reading)
-}
-
-/// The time from a request with a cursor to the frame after it.
-fn resume(address: &str, path: &str, after: u64) -> anyhow::Result<Duration> {
-    let mut socket = TcpStream::connect(address).with_context(|| format!("{address} cannot be reached"))?;
-    socket.set_nodelay(true)?;
-    socket.set_read_timeout(Some(Duration::from_secs(30)))?;
-    let wanted = format!("\nid: {}\n", after + 1);
-    let asked = Instant::now();
-    socket.write_all(Transport::Sse.request(address, &format!("{path}?after={after}")).as_bytes())?;
-    let (mut came, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
-    while came.len() < 1024 * 1024 {
-        let read = socket.read(&mut buffer)?;
-        if read == 0 {
-            break;
-        }
-        came.extend_from_slice(&buffer[..read]);
-        if came.windows(wanted.len()).any(|w| w == wanted.as_bytes()) {
-            return Ok(asked.elapsed());
-        }
-    }
-    bail!("a reader that resumed after {after} did not get frame {}", after + 1)
 }

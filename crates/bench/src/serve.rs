@@ -190,7 +190,8 @@ pub struct Ended {
 
 async fn torrent(args: ServeArgs, mut words: mpsc::Receiver<String>) -> anyhow::Result<()> {
     let (go, gone) = watch::channel(false);
-    let server = Server::start(&args.folder, [agent(Torrent { go: gone, pieces: args.frames })]).await?;
+    let torrent = Torrent { go: gone.clone(), pieces: args.frames, end: gone };
+    let server = Server::start(&args.folder, [agent(torrent)]).await?;
     let run = server.create_run("bench").await?;
     listen(server.address.to_string(), stream_path(&run, Transport::Sse), stream_path(&run, Transport::Ws))?;
     if words.recv().await.is_some() {
