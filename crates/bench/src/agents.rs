@@ -65,6 +65,40 @@ impl Driver for Steady {
     }
 }
 
+/// Begins, waits to be let go, and then says so many pieces as fast as the engine takes them, in two messages by turns:
+/// what ends a delta's wait is the delta of the other message, so each becomes a frame.
+pub struct Torrent {
+    /// Lets it go.
+    pub go: Go,
+    /// How many pieces.
+    pub pieces: usize,
+    /// Lets it end, once it has said all.
+    pub end: Go,
+}
+
+impl Driver for Torrent {
+    fn kind(&self) -> &'static str {
+        "bench"
+    }
+
+    fn execute(&self, _: Exchange, starting: Starting) -> BoxFuture<'static, Result<ExchangeEnd, Failure>> {
+        let (go, pieces, end) = (self.go.clone(), self.pieces, self.end.clone());
+        Box::pin(async move {
+            let writer = starting.begin(None);
+            gone(go).await;
+            let messages = [writer.message(Opening::default()).await?, writer.message(Opening::default()).await?];
+            for piece in 0..pieces {
+                messages[piece % 2].text(WORDS).await?;
+            }
+            gone(end).await;
+            for message in messages {
+                message.end(Ending::completed()).await?;
+            }
+            Ok(completed())
+        })
+    }
+}
+
 /// Says something every 20 ms, as a model of 50 tokens a second does, until it is told to be quiet.
 pub struct Chatter {
     /// Ends all of them.

@@ -20,12 +20,22 @@ use futures_util::stream;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
+use crate::wire::Transport;
+
 /// Its live stream by SSE.
 pub const LIVE_SSE: &str = "/live/sse";
 /// Its live stream by WebSocket.
 pub const LIVE_WS: &str = "/live/ws";
 /// Its finished stream by SSE.
 pub const FINISHED_SSE: &str = "/finished/sse";
+
+/// Its live stream by this transport.
+pub fn live_path(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Sse => LIVE_SSE,
+        Transport::Ws => LIVE_WS,
+    }
+}
 
 /// What every SSE reader gets first, from the bare server as from Runwire.
 const RETRY: &[u8] = b"retry: 1000\n\n";

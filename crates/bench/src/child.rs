@@ -34,12 +34,21 @@ impl ChildProcess {
     /// When it cannot be started.
     pub fn start(args: &[String]) -> anyhow::Result<ChildProcess> {
         let program = std::env::current_exe().context("this program does not know where it is")?;
-        let mut child = Command::new(program)
-            .args(args)
+        let mut command = Command::new(program);
+        command.args(args);
+        ChildProcess::run(command)
+    }
+
+    /// Starts another program that speaks and hears as this one's children do.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run(mut command: Command) -> anyhow::Result<ChildProcess> {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("a child process cannot be started")?;
+            .with_context(|| format!("{:?} cannot be started", command.get_program()))?;
         let input = child.stdin.take();
         let output = child.stdout.take().context("a child process has no output")?;
         let (send, lines) = mpsc::sync_channel(16);
@@ -85,6 +94,22 @@ impl ChildProcess {
     /// When it has ended.
     pub fn cpu_seconds(&self) -> anyhow::Result<f64> {
         machine::cpu_seconds(self.child.id())
+    }
+
+    /// As [`machine::threads_seconds`] of the child.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn threads_seconds(&self) -> anyhow::Result<f64> {
+        machine::threads_seconds(self.child.id())
+    }
+
+    /// As [`machine::memory_kib`] of the child.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn memory_kib(&self) -> anyhow::Result<f64> {
+        machine::memory_kib(self.child.id())
     }
 
     /// Ends the child and waits for it.

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::{COALESCED, Chatter, DIRECT, PROBE_GAP, Probe, agent, mark};
-use crate::bare::{Bare, LIVE_SSE, LIVE_WS, Piece};
+use crate::bare::{Bare, Piece, live_path};
 use crate::read::Crowd;
 use crate::report::{Report, quantile};
 use crate::runwire::{Server, stream_path};
@@ -62,7 +62,7 @@ pub fn round(args: &LatencyArgs, folder: &Path, report: &mut Report) -> anyhow::
 
 /// How long each delta was under way, in microseconds.
 #[derive(Debug, Default)]
-struct Arrivals {
+pub struct Arrivals {
     direct: Vec<f64>,
     coalesced: Vec<f64>,
     /// The end of what came, where a mark may have begun.
@@ -70,6 +70,11 @@ struct Arrivals {
 }
 
 impl Arrivals {
+    /// How many deltas came that began a segment.
+    pub fn direct(&self) -> usize {
+        self.direct.len()
+    }
+
     fn take(&mut self, payload: &[u8], since_epoch: Duration) {
         self.rest.push_str(&String::from_utf8_lossy(payload));
         while let Some(start) = self.rest.find('@') {
@@ -92,7 +97,7 @@ impl Arrivals {
     }
 
     /// Says the direct ones, and answers their median.
-    fn add(&self, report: &mut Report, row: &str) -> f64 {
+    pub fn add(&self, report: &mut Report, row: &str) -> f64 {
         let mut sorted = self.direct.clone();
         sorted.sort_by(f64::total_cmp);
         let median = quantile(&sorted, 0.5);
@@ -104,7 +109,7 @@ impl Arrivals {
 }
 
 /// Reads on a thread of its own until the stream ends; `first` is told when something came.
-fn follow(
+pub fn follow(
     transport: Transport,
     address: String,
     path: String,
@@ -121,7 +126,11 @@ fn follow(
     })
 }
 
-async fn joined(reading: std::thread::JoinHandle<anyhow::Result<Arrivals>>) -> anyhow::Result<Arrivals> {
+/// What such a thread found.
+///
+/// # Errors
+/// When the stream broke.
+pub async fn joined(reading: std::thread::JoinHandle<anyhow::Result<Arrivals>>) -> anyhow::Result<Arrivals> {
     let joined = tokio::task::spawn_blocking(move || reading.join()).await?;
     joined.map_err(|_| anyhow::anyhow!("the reader panicked"))?
 }
@@ -172,16 +181,29 @@ async fn bare(args: &LatencyArgs, transport: Transport) -> anyhow::Result<Arriva
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?.to_string();
     let serving = tokio::spawn(Arc::clone(&bare).serve(listener));
-    let path = match transport {
-        Transport::Sse => LIVE_SSE,
-        Transport::Ws => LIVE_WS,
-    };
+    let path = live_path(transport);
+    let arrivals = probe_bare(args.direct, transport, &bare, address, path).await?;
+    serving.abort();
+    Ok(arrivals)
+}
+
+/// Sends so many marked pieces to a reader, and ends the stream.
+///
+/// # Errors
+/// When the reader is refused or its stream breaks.
+pub async fn probe_bare(
+    direct: usize,
+    transport: Transport,
+    bare: &Arc<Bare>,
+    address: String,
+    path: &str,
+) -> anyhow::Result<Arrivals> {
     let epoch = Instant::now();
     let (first, mut came) = watch::channel(false);
     let reading = follow(transport, address, path.to_owned(), epoch, first);
     came.wait_for(|came| *came).await.context("the reader was refused")?;
     // On a task of the runtime, as a driver is.
-    let direct = args.direct;
+    let bare = Arc::clone(bare);
     let sending = tokio::spawn(async move {
         for _ in 0..direct {
             tokio::time::sleep(2 * PROBE_GAP).await;
@@ -191,13 +213,11 @@ async fn bare(args: &LatencyArgs, transport: Transport) -> anyhow::Result<Arriva
         anyhow::Ok(())
     });
     sending.await??;
-    let arrivals = joined(reading).await?;
-    serving.abort();
-    Ok(arrivals)
+    joined(reading).await
 }
 
 /// A frame's event with this text, as large as a real one.
-fn piece(text: &str) -> anyhow::Result<Piece> {
+pub fn piece(text: &str) -> anyhow::Result<Piece> {
     let body = format!("{{\"filler\":\"{}\",\"text\":\"{text}\"}}", "x".repeat(150));
     let sse = format!("id: 1\ndata: {body}\n\n");
     Ok(Piece { sse: sse.into(), body: body.into() })

@@ -53,6 +53,34 @@ pub fn thread_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+/// The processor time of a running process's threads so far, in seconds, finer than [`cpu_seconds`]. That of threads that
+/// have ended is not in it, nor a running thread's turn of a few milliseconds at most, so it serves for differences within
+/// a few seconds.
+///
+/// # Errors
+/// When there is no such process, or the kernel does not count it.
+pub fn threads_seconds(pid: u32) -> anyhow::Result<f64> {
+    let mut nanos = 0.0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).context("the process has ended")? {
+        // A thread may have ended since it was listed.
+        let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
+        nanos += text.split(' ').next().and_then(|n| n.parse::<f64>().ok()).context("schedstat is not a number")?;
+    }
+    anyhow::ensure!(nanos > 0.0, "the kernel counts no processor time in /proc/{pid}/task/*/schedstat");
+    Ok(nanos / 1e9)
+}
+
+/// How much memory of its own a running process has, in KiB: what is resident and not a file's. The kernel's buffers of
+/// its sockets are not in it.
+///
+/// # Errors
+/// When there is no such process.
+pub fn memory_kib(pid: u32) -> anyhow::Result<f64> {
+    let anonymous = value_of(&format!("/proc/{pid}/status"), "RssAnon").context("the process has ended")?;
+    let kib = anonymous.split(' ').next().and_then(|n| n.parse().ok());
+    kib.with_context(|| format!("/proc/{pid}/status says `{anonymous}` for RssAnon"))
+}
+
 impl Usage {
     /// Up to now.
     ///

@@ -10,11 +10,14 @@ mod append;
 mod bare;
 mod child;
 mod consume;
+mod contender;
 mod encode;
 mod fanout;
 mod finished_run;
+mod idle;
 mod latency;
 mod machine;
+mod million;
 mod peer;
 mod read;
 mod replay;
@@ -23,6 +26,7 @@ mod runwire;
 mod serve;
 mod socket;
 mod streams;
+mod today;
 mod wire;
 
 use std::path::PathBuf;
@@ -65,6 +69,12 @@ enum Command {
     Consume(consume::ConsumeArgs),
     /// AG-UI events to bytes, against other producers' libraries.
     Encode(encode::EncodeArgs),
+    /// What idle readers cost: memory of each, and the latency beside ten thousand.
+    Idle(idle::IdleArgs),
+    /// A run of a million frames, live and replayed: memory and cost of a frame from its start to its end.
+    Million(million::MillionArgs),
+    /// Tail, fan-out, resume and append, against what applications stream through today.
+    Today(today::TodayArgs),
     /// All of these, one after the other.
     All,
     /// A server, for the benchmarks themselves.
@@ -88,6 +98,9 @@ fn main() -> anyhow::Result<()> {
             Command::Replay(defaults()?),
             Command::Consume(defaults()?),
             Command::Encode(defaults()?),
+            Command::Idle(defaults()?),
+            Command::Million(defaults()?),
+            Command::Today(defaults()?),
         ],
         one => vec![one],
     };
@@ -124,6 +137,9 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
         Command::Replay(_) => Report::new("replay", "a finished run from its start, against a bare axum server"),
         Command::Consume(_) => Report::new("consume", "AG-UI streams from bytes to messages, against other clients"),
         Command::Encode(_) => Report::new("encode", "AG-UI events to Server-Sent Events, against other producers"),
+        Command::Idle(_) => Report::new("idle", "what idle readers cost, against a bare axum server"),
+        Command::Million(_) => Report::new("million", "a run of a million frames from its start to its end"),
+        Command::Today(_) => Report::new("today", "the same work, against what applications stream through today"),
         Command::All | Command::Serve(_) | Command::Read(_) => anyhow::bail!("this is no benchmark by itself"),
     };
     for _ in 0..rounds {
@@ -135,6 +151,9 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
             Command::Replay(args) => replay::round(args, folder, &mut report)?,
             Command::Consume(args) => consume::round(args, folder, &mut report)?,
             Command::Encode(args) => encode::round(args, folder, &mut report)?,
+            Command::Idle(args) => idle::round(args, folder, &mut report)?,
+            Command::Million(args) => million::round(args, folder, &mut report)?,
+            Command::Today(args) => today::round(args, folder, &mut report)?,
             Command::All | Command::Serve(_) | Command::Read(_) => {}
         }
         let seconds = started.elapsed().as_secs_f64();

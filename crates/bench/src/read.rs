@@ -1,5 +1,6 @@
 //! A crowd of readers, in a process of its own.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -8,7 +9,7 @@ use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::child::ChildProcess;
 use crate::wire::Transport;
@@ -86,6 +87,10 @@ impl Crowd {
     }
 }
 
+/// How many readers of a crowd are on their way in at once: fewer than a listener keeps waiting, which would make the
+/// kernel drop the others' requests and try again after a second.
+const AT_ONCE: usize = 256;
+
 /// The crowd's process.
 ///
 /// # Errors
@@ -104,9 +109,11 @@ async fn read(args: &ReadArgs) -> anyhow::Result<Read> {
     let buffer = if all > 16 { 8 * 1024 } else { 256 * 1024 };
     // One place for each reader, so that none waits to say that it is attached.
     let (attached, mut arrivals) = mpsc::channel(all);
+    let gate = Arc::new(Semaphore::new(AT_ONCE));
     let readers = args.paths.iter().flat_map(|path| std::iter::repeat_n(path, args.readers)).map(|path| {
         let request = args.transport.request(&args.address, path);
-        tokio::spawn(follow(args.address.clone(), args.transport, request, buffer, attached.clone()))
+        let door = Door { gate: Arc::clone(&gate), attached: attached.clone() };
+        tokio::spawn(follow(args.address.clone(), args.transport, request, buffer, door))
     });
     let readers: Vec<_> = readers.collect();
     drop(attached);
@@ -128,6 +135,14 @@ async fn read(args: &ReadArgs) -> anyhow::Result<Read> {
     Ok(read)
 }
 
+/// Through which a reader comes in.
+struct Door {
+    /// Lets so many in at once.
+    gate: Arc<Semaphore>,
+    /// Told when it is in.
+    attached: mpsc::Sender<()>,
+}
+
 struct One {
     bytes: u64,
     pieces: u64,
@@ -139,8 +154,9 @@ async fn follow(
     transport: Transport,
     request: String,
     buffer: usize,
-    attached: mpsc::Sender<()>,
+    door: Door,
 ) -> anyhow::Result<One> {
+    let coming_in = door.gate.acquire_owned().await.context("the gate is never closed")?;
     let mut socket = TcpStream::connect(&address).await.with_context(|| format!("{address} cannot be reached"))?;
     let asked = Instant::now();
     socket.write_all(request.as_bytes()).await?;
@@ -157,7 +173,7 @@ async fn follow(
     };
     let mut body = transport.body();
     let mut first_frame = None;
-    let mut attached = Some(attached);
+    let mut attached = Some((door.attached, coming_in));
     let mut from = head;
     loop {
         body.feed(&buffer[from..filled], |_| {})?;
@@ -168,7 +184,7 @@ async fn follow(
         }
         // Only a reader that has had something is surely waiting in the run's tail.
         if body.pieces() > 0
-            && let Some(attached) = attached.take()
+            && let Some((attached, _coming_in)) = attached.take()
         {
             let _ = attached.send(()).await;
         }

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
-use crate::agents::{Steady, agent};
+use crate::agents::{Steady, Torrent, agent};
 use crate::bare::{Bare, FINISHED_SSE, LIVE_SSE, LIVE_WS, Piece};
 use crate::child::ChildProcess;
 use crate::finished_run::write_finished_run;
@@ -24,6 +24,8 @@ use crate::wire::Transport;
 pub enum Part {
     /// Runwire, with one run that waits for the word `go`.
     Live,
+    /// Runwire, with one run that writes as fast as it can when it hears `go`, and is finished from then on.
+    Torrent,
     /// Runwire, with one finished run.
     Finished,
     /// The bare server, which says the same when it hears `go`.
@@ -153,6 +155,7 @@ pub fn main(args: ServeArgs) -> anyhow::Result<()> {
     runtime.block_on(async {
         match args.part {
             Part::Live => live(args, words).await,
+            Part::Torrent => torrent(args, words).await,
             Part::Finished => finished(args, words).await,
             Part::BareLive => bare_live(args, words).await,
             Part::BareFinished => bare_finished(args, words).await,
@@ -175,6 +178,35 @@ async fn live(args: ServeArgs, mut words: mpsc::Receiver<String>) -> anyhow::Res
         go.send_replace(true);
     }
     go.send_replace(true);
+    server.stop().await
+}
+
+/// Said by [`Part::Torrent`] when its run has ended and lies as it will stay.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Ended {
+    /// How many frames the run has.
+    pub frames: u64,
+}
+
+async fn torrent(args: ServeArgs, mut words: mpsc::Receiver<String>) -> anyhow::Result<()> {
+    let (go, gone) = watch::channel(false);
+    let torrent = Torrent { go: gone.clone(), pieces: args.frames, end: gone };
+    let server = Server::start(&args.folder, [agent(torrent)]).await?;
+    let run = server.create_run("bench").await?;
+    listen(server.address.to_string(), stream_path(&run, Transport::Sse), stream_path(&run, Transport::Ws))?;
+    if words.recv().await.is_some() {
+        go.send_replace(true);
+        let frames = loop {
+            let record = server.store().run(&run).await?.context("the run is in the store")?;
+            if record.ended_at.is_some() {
+                break record.head;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        server.store().tidied().await;
+        println!("{}", serde_json::to_string(&Ended { frames })?);
+        while words.recv().await.is_some() {}
+    }
     server.stop().await
 }
 

@@ -54,6 +54,44 @@ pub fn follow(
     }
 }
 
+/// The time from a request to the arrival of this text in its SSE stream. The reader leaves then.
+///
+/// # Errors
+/// When the server refuses, or the stream ends or is silent for 30 s without it.
+pub fn until(address: &str, path: &str, wanted: &str) -> anyhow::Result<Duration> {
+    let mut socket = TcpStream::connect(address).with_context(|| format!("{address} cannot be reached"))?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let asked = Instant::now();
+    socket.write_all(Transport::Sse.request(address, path).as_bytes())?;
+    let mut buffer = vec![0; 256 * 1024];
+    let mut filled = 0;
+    let mut from = loop {
+        let read = socket.read(&mut buffer[filled..])?;
+        filled += read;
+        match Transport::Sse.head(&buffer[..filled])? {
+            Some(head) => break head,
+            None if read == 0 || filled == buffer.len() => bail!("the server's answer has no whole head"),
+            None => {}
+        }
+    };
+    let mut body = Transport::Sse.body();
+    // What came last, and before it the end of what came earlier, where the text may have begun.
+    let mut recent = Vec::new();
+    loop {
+        body.feed(&buffer[from..filled], |payload| recent.extend_from_slice(payload))?;
+        if recent.windows(wanted.len()).any(|w| w == wanted.as_bytes()) {
+            return Ok(asked.elapsed());
+        }
+        recent.drain(..recent.len().saturating_sub(wanted.len()));
+        from = 0;
+        filled = if body.ended() { 0 } else { socket.read(&mut buffer)? };
+        if filled == 0 {
+            bail!("the stream ended after {} bytes, without `{wanted}`", body.bytes());
+        }
+    }
+}
+
 /// The whole payload of an SSE stream that ends.
 ///
 /// # Errors
