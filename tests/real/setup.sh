@@ -126,7 +126,18 @@ set_up_browser() {
   ready "$name"
 }
 
+# Its library lets a test set the clock of one process.
+set_up_clock() {
+  local name='clock that can be set (faketime)'
+  if ! compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null && ! apt_install faketime; then
+    lacking "$name" "install Debian's package faketime, then run tests/real/setup.sh again"
+    return
+  fi
+  ready "$name"
+}
+
 set_up_node_packages
 set_up_python_packages
 set_up_browser
+set_up_clock
 [ "$missing" = 0 ] || exit 3

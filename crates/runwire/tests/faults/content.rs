@@ -8,10 +8,9 @@ use serde_json::{Value, json};
 
 use crate::agent::{Agent, message};
 use crate::followers::{Follower, READERS, Reader, Truth, read};
-use crate::program::run;
 use crate::proxy::{Ending, Line, Proxy};
-use crate::scale;
 use crate::serving::{Serving, client, http};
+use crate::{scale, verified};
 
 /// Texts that something on the way could break: as pieces, because some of them are broken only between two.
 const HARD: &[&str] = &[
@@ -134,7 +133,7 @@ async fn every_hard_case_of_unicode_arrives_as_it_was_said() {
         assert_eq!(customs, expected, "{reader:?}");
     }
     server.kill().await;
-    run(folder.path(), &["verify-log"]).await.exits(0);
+    verified(folder.path()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -215,7 +214,7 @@ async fn a_tool_result_of_ten_mebibytes_is_whole_for_whoever_wants_it_whole_over
     let payload = http(&server.at(&format!("/v2/runs/{run_id}/segments/{segment}/payload"))).await;
     assert!(payload == content, "the payload is the content");
     server.kill().await;
-    run(folder.path(), &["verify-log"]).await.exits(0);
+    verified(folder.path()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -253,5 +252,5 @@ async fn a_run_of_very_many_frames_is_read_live_and_later_from_any_of_them() {
         assert!(first == log[after].as_bytes(), "behind frame {after}");
     }
     server.kill().await;
-    run(folder.path(), &["verify-log"]).await.exits(0);
+    verified(folder.path()).await;
 }

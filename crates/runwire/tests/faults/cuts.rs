@@ -25,7 +25,11 @@ async fn cut_everywhere(
     ending: impl Fn(u64) -> Ending,
 ) -> u64 {
     // Most of it is waiting: for what is silent, and for the second that the server asks readers by SSE to stay away.
-    let workers = if reader == Reader::WebSocket { 60 } else { 150 };
+    let workers = match reader {
+        Reader::Sse => 300,
+        Reader::Agui => 150,
+        Reader::WebSocket => 60,
+    };
     let next = AtomicU64::new(0);
     let end = AtomicU64::new(u64::MAX);
     let work = (0..workers).map(async |_| {
@@ -80,7 +84,7 @@ async fn a_line_that_is_cut_behind_any_byte_costs_no_frame_and_brings_none_twice
 async fn readers_of_a_live_run_over_lines_that_break_all_the_time_have_all_of_it_once() {
     let folder = tempfile::tempdir().unwrap();
     let server = Serving::start(folder.path(), STEADY).await;
-    for round in 0..scale(2, 20) {
+    for round in 0..scale(1, 20) {
         let run_id = server.create("steady").await;
         let mut proxies = Vec::new();
         let mut followers = Vec::new();
@@ -97,7 +101,7 @@ async fn readers_of_a_live_run_over_lines_that_break_all_the_time_have_all_of_it
             proxies.push(proxy);
         }
         for (follower, proxy) in followers.into_iter().zip(&proxies) {
-            let (reader, seen) = (follower.reader, follower.to_the_end().await);
+            let (reader, seen) = (follower.reader, follower.until_it_ends().await);
             let truth = Truth::of(&server, &run_id).await;
             truth.holds(reader, &seen.all, &format!("round {round}"));
             assert!(proxy.cuts() > 0, "{reader:?} had a line that never broke");

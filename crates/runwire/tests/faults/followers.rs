@@ -94,7 +94,7 @@ impl Follower {
     }
 
     /// Everything, once the run has ended.
-    pub async fn to_the_end(self) -> Seen {
+    pub async fn until_it_ends(self) -> Seen {
         self.until(PATIENCE * 2).await
     }
 

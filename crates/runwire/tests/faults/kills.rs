@@ -7,9 +7,9 @@ use runwire_frame::{Frame, LogValidator};
 
 use crate::agent::{Agent, message};
 use crate::followers::{Follower, READERS, Truth};
-use crate::program::{command, run};
+use crate::program::command;
 use crate::serving::{AGENTS, Serving, client};
-use crate::{Dice, scale};
+use crate::{Dice, scale, verified};
 
 /// One that writes as fast as the store takes it, one that ends within a moment and is packed then, and one that is slow
 /// enough to be killed anywhere in it.
@@ -55,13 +55,13 @@ async fn a_server_that_is_killed_over_and_over_loses_nothing_that_anybody_saw_an
             tokio::time::sleep(Duration::from_millis(dice.below(120))).await;
             child.kill().await.unwrap();
             killed_while_starting += 1;
-            run(folder.path(), &["verify-log"]).await.exits(0);
+            verified(folder.path()).await;
         }
 
         let server = Serving::start_at(folder.path(), &config, &address).await;
         for follower in std::mem::take(&mut followers) {
             let (reader, run_id) = (follower.reader, follower.run_id.clone());
-            let seen = follower.to_the_end().await;
+            let seen = follower.until_it_ends().await;
             let truth = Truth::of(&server, &run_id).await;
             truth.holds(reader, &seen.all, &format!("round {round}, {run_id}"));
             frames += seen.all.len();
@@ -85,9 +85,9 @@ async fn a_server_that_is_killed_over_and_over_loses_nothing_that_anybody_saw_an
         tokio::time::sleep(Duration::from_millis(dice.below(500))).await;
         seen_live += followers.iter().map(Follower::count).sum::<usize>();
         server.kill().await;
-        run(folder.path(), &["verify-log"]).await.exits(0);
+        verified(folder.path()).await;
     }
-    run(folder.path(), &["verify-log"]).await.exits(0);
+    verified(folder.path()).await;
     assert!(seen_live > 0 && frames > seen_live, "kills came in the middle of runs that somebody read");
     println!(
         "{rounds} kills and {killed_while_starting} while starting; {seen_live} frames and events seen before them, {frames} in the end"

@@ -9,7 +9,12 @@
 //! readers, a run of a million frames, a minute's pause. That takes some twenty minutes.
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
+
+use crate::program::{PATIENCE, command};
+
 mod agent;
+mod clock;
 mod content;
 mod cuts;
 mod followers;
@@ -24,6 +29,13 @@ mod proxy;
 #[allow(dead_code, reason = "the end-to-end tests use more of it")]
 mod serving;
 mod storage;
+
+/// `runwire verify-log` finds nothing wrong with the store `runwire.db` in a folder.
+async fn verified(folder: &Path) {
+    let checked = command(folder).arg("verify-log").output();
+    let checked = tokio::time::timeout(PATIENCE * scale(1, 30), checked).await.expect("the check ends").unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+}
 
 /// One number for every change, and one for the whole.
 fn scale<T>(small: T, full: T) -> T {

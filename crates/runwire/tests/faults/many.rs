@@ -8,10 +8,10 @@ use runwire_client::{CreateRun, SessionFollowed};
 use runwire_frame::Data;
 
 use crate::followers::{BACKOFF, Follower, READERS, Truth};
-use crate::program::{PATIENCE, run};
+use crate::program::PATIENCE;
 use crate::proxy::{Line, Proxy};
 use crate::serving::{Serving, client};
-use crate::{Dice, is_full, scale};
+use crate::{Dice, is_full, scale, verified};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn very_many_readers_of_one_live_run_all_have_all_of_it() {
@@ -32,7 +32,7 @@ async fn very_many_readers_of_one_live_run_all_have_all_of_it() {
     assert!(live, "they are there before the run has ended");
     let (mut seen, count) = (Vec::new(), followers.len());
     for follower in followers {
-        seen.push((follower.reader, follower.to_the_end().await));
+        seen.push((follower.reader, follower.until_it_ends().await));
     }
     let truth = Truth::of(&server, &run_id).await;
     for (reader, seen) in seen {
@@ -89,5 +89,5 @@ async fn one_reader_of_very_many_runs_over_a_line_that_breaks_has_all_of_each() 
     }
     println!("{runs} runs in one stream, over {losses} broken lines");
     server.kill().await;
-    run(folder.path(), &["verify-log"]).await.exits(0);
+    verified(folder.path()).await;
 }

@@ -53,7 +53,7 @@ async fn a_reader_that_stops_reading_for_a_while_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let server = Serving::start(folder.path(), &agent.configured("wordy")).await;
     let run_id = server.create("wordy").await;
-    let pause = Duration::from_secs(scale(3, 60));
+    let pause = Duration::from_secs(scale(2, 60));
     let reading = READERS.map(async |reader| {
         let client = server.client();
         let (mut seen, mut losses) = (Vec::new(), 0);

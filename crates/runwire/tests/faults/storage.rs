@@ -15,8 +15,9 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::followers::{Follower, READERS, Truth};
-use crate::program::{PATIENCE, command_under, finish, run};
+use crate::program::{PATIENCE, command_under, finish};
 use crate::serving::{AGENTS, Serving, client};
+use crate::{is_full, verified};
 
 /// Whether the server takes runs, as it says itself; and if not, why.
 async fn ready(server: &Serving) -> Result<(), String> {
@@ -61,12 +62,6 @@ impl UnderWay {
                 }
             })
             .await;
-        // What is new is refused in words. Small things may still find room on a full disk: that is no fault. Of a locked
-        // file this is known only after a while.
-        if let Err(error) = server.client().create_run(&CreateRun::prompt("demo", "How long is this?")).await {
-            assert!(matches!(error, ApiError::Problem { .. }) && error.status() == Some(503), "{error:?}");
-            assert!(error.to_string().contains("the store does not take the run now"), "{error}");
-        }
         // What is there can be read, and whoever follows is left where it is: nobody is told an end that is not stored.
         let log = server.log_of(&self.run_id).await;
         for follower in &self.followers {
@@ -74,8 +69,16 @@ impl UnderWay {
         }
     }
 
+    /// What is new is refused in words. Small things may still find room on a full disk: that is no fault.
+    async fn lets_nothing_begin(&self, server: &Serving) {
+        if let Err(error) = server.client().create_run(&CreateRun::prompt("demo", "How long is this?")).await {
+            assert!(matches!(error, ApiError::Problem { .. }) && error.status() == Some(503), "{error:?}");
+            assert!(error.to_string().contains("the store does not take the run now"), "{error}");
+        }
+    }
+
     /// Once the store takes something again: the run ends by itself, and everybody has all of it.
-    async fn is_mended(self, server: &Serving, when: &str) {
+    async fn goes_on(self, server: &Serving, when: &str) {
         let ended = server
             .patiently("the run to end", async || {
                 let record = server.client().run(&self.run_id).await.unwrap();
@@ -87,7 +90,7 @@ impl UnderWay {
         let truth = Truth::of(server, &self.run_id).await;
         for follower in self.followers {
             let reader = follower.reader;
-            truth.holds(reader, &follower.to_the_end().await.all, when);
+            truth.holds(reader, &follower.until_it_ends().await.all, when);
         }
         // And the server works as before.
         let next = server.create("demo").await;
@@ -165,9 +168,10 @@ async fn a_full_disk_is_said_and_once_it_has_room_the_run_ends_and_the_server_go
         let under_way = UnderWay::start(&server).await;
         disk.fill();
         under_way.is_told(&server, "the store is full").await;
+        under_way.lets_nothing_begin(&server).await;
         assert!(server.log().contains("is full: the disk or its configured size limit has no room left"));
         std::fs::remove_file(disk.filler()).unwrap();
-        under_way.is_mended(&server, &format!("full for the time {round}")).await;
+        under_way.goes_on(&server, &format!("full for the time {round}")).await;
     }
     server.kill().await;
     let args = ["verify-log", "--store", "disk/runwire.db"];
@@ -194,11 +198,12 @@ async fn a_disk_that_takes_no_write_is_said_and_once_it_does_the_run_ends_and_th
         // system sends SIGXFSZ, which ends a process that does not expect it.
         limit_files(&server, "64").await;
         under_way.is_told(&server, "the store failed").await;
+        under_way.lets_nothing_begin(&server).await;
         limit_files(&server, "unlimited").await;
-        under_way.is_mended(&server, &format!("failing for the time {round}")).await;
+        under_way.goes_on(&server, &format!("failing for the time {round}")).await;
     }
     server.kill().await;
-    run(folder.path(), &["verify-log"]).await.exits(0);
+    verified(folder.path()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -210,11 +215,15 @@ async fn a_store_that_another_process_locks_for_long_is_said_and_goes_on_by_itse
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     under_way.is_told(&server, "the store failed").await;
     assert!(server.log().contains("locked"), "{}", server.log());
+    if is_full() {
+        // The server tries for ten seconds, each time.
+        under_way.lets_nothing_begin(&server).await;
+    }
     other.execute_batch("COMMIT").unwrap();
     drop(other);
-    under_way.is_mended(&server, "locked").await;
+    under_way.goes_on(&server, "locked").await;
     server.kill().await;
-    run(folder.path(), &["verify-log"]).await.exits(0);
+    verified(folder.path()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -233,12 +242,12 @@ async fn a_store_that_another_process_locks_for_a_moment_makes_a_run_wait_and_no
     }
     drop(other);
     for follower in followers {
-        let (reader, seen) = (follower.reader, follower.to_the_end().await);
+        let (reader, seen) = (follower.reader, follower.until_it_ends().await);
         let truth = Truth::of(&server, &run_id).await;
         truth.holds(reader, &seen.all, "locked for moments");
         assert_eq!(seen.losses, 0, "no connection hears of it");
     }
     assert_eq!(server.client().run(&run_id).await.unwrap().status(), RunStatus::Completed);
     server.kill().await;
-    run(folder.path(), &["verify-log"]).await.exits(0);
+    verified(folder.path()).await;
 }
