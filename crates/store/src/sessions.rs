@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::error::ReadError;
 use crate::record::RunRecord;
-use crate::runs::{COLUMNS, FROM, MAX_LISTED, record};
+use crate::runs::{COLUMNS, FROM, KEPT, MAX_LISTED, record};
 use crate::store::Store;
 
 impl Store {
@@ -40,7 +40,7 @@ fn list(conn: &Connection, session_id: &str, after: Option<&str>) -> rusqlite::R
         Some(_) => "runs.id > (SELECT id FROM runs WHERE run_id = ?2)",
     };
     conn.prepare_cached(&format!(
-        "SELECT {COLUMNS} {FROM} WHERE runs.session_id = ?1 AND {condition} ORDER BY runs.id LIMIT ?3"
+        "SELECT {COLUMNS} {FROM} WHERE runs.session_id = ?1 AND {condition} AND {KEPT} ORDER BY runs.id LIMIT ?3"
     ))?
     .query_map(params![session_id, after, MAX_LISTED as i64], record)?
     .collect()

@@ -276,3 +276,24 @@ async fn room_that_removed_runs_had_is_used_again() {
     }
     assert!(sizes[3] < sizes[0] + sizes[0] / 4, "the file does not grow by what was removed: {sizes:?}");
 }
+
+/// A run that was removed is no run of its session any more, also before all of it is gone from the file; and the runs
+/// behind it are found from it as long as its trace is there.
+#[tokio::test]
+async fn a_removed_run_is_none_of_its_sessions_runs() {
+    let f = open();
+    for run_id in ["one", "two"] {
+        let run = NewRun { session_id: "s".into(), ..new_run(run_id) };
+        f.store.create_run(run).await.unwrap();
+        let mut appender = f.store.take_ownership(run_id).await.unwrap();
+        let update = RunUpdate { status: Some("completed".into()), ended_at: Some(1), ..RunUpdate::default() };
+        write(&mut appender, Append { update: Some(update), ..frames(1..=3) }).await;
+    }
+    assert_eq!(remove(&f.store, &["one"]).await, 1);
+    let runs = async |after| {
+        let records = f.store.session_runs("s", after).await.unwrap();
+        records.into_iter().map(|record| record.run_id).collect::<Vec<_>>()
+    };
+    assert_eq!(runs(None).await, ["two"]);
+    assert_eq!(runs(Some("one")).await, ["two"]);
+}
