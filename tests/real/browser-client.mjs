@@ -1,7 +1,7 @@
 // Chromium opens a page that reads a run, and an exchange, with the JavaScript client.
 
 import { readFileSync } from "node:fs";
-import { chromium } from "playwright-core";
+import { launchBrowser } from "./launch-browser.mjs";
 import { count, readFlags, report } from "./command-line.mjs";
 import { startCuttingProxy } from "./cutting-proxy.mjs";
 
@@ -115,19 +115,7 @@ try {
   const beforeBreak = () => (flags.offline ? context.setOffline(true) : Promise.resolve());
   const proxy = await startCuttingProxy(new URL(flags.url), flags["cut-in"], beforeBreak, mark);
   result.cuts = proxy.cuts;
-  const browser = await chromium.launch({
-    executablePath: readFileSync(new URL("node_modules/.runwire-browser", import.meta.url), "utf8"),
-    chromiumSandbox: false,
-    // A new profile, and no traffic but that of the page.
-    args: [
-      "--disable-gpu",
-      "--disable-quic",
-      "--no-first-run",
-      "--disable-background-networking",
-      "--disable-component-update",
-      "--disable-sync",
-    ],
-  });
+  const browser = await launchBrowser();
   result.browser = browser.version();
   context = await browser.newContext();
   page = await context.newPage();

@@ -1,8 +1,7 @@
 // Chromium opens a page and reads a run in it, with the browser's own `EventSource`, `WebSocket` and `fetch`.
 
-import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { chromium } from "playwright-core";
+import { launchBrowser } from "./launch-browser.mjs";
 import { count, readFlags, refuse, report } from "./command-line.mjs";
 import { startCuttingProxy } from "./cutting-proxy.mjs";
 
@@ -211,19 +210,7 @@ try {
     result.cuts = proxy.cuts;
     server = proxy.url;
   }
-  const browser = await chromium.launch({
-    executablePath: readFileSync(new URL("node_modules/.runwire-browser", import.meta.url), "utf8"),
-    chromiumSandbox: false,
-    // A new profile, and no traffic but that of the page.
-    args: [
-      "--disable-gpu",
-      "--disable-quic",
-      "--no-first-run",
-      "--disable-background-networking",
-      "--disable-component-update",
-      "--disable-sync",
-    ],
-  });
+  const browser = await launchBrowser();
   result.browser = browser.version();
   page = await browser.newPage();
   const allAreNoted = noteRequests();

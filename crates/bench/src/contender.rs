@@ -47,7 +47,7 @@ impl Kind {
             Kind::FastApi => ".venv/bin/uvicorn",
         };
         if !peers().join(needed).exists() {
-            return Some(format!("{} (run crates/bench/peers/streaming/setup.sh)", self.name()));
+            return Some(format!("{} (run crates/bench/peers/setup.sh)", self.name()));
         }
         let redis = || Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
         (self == Kind::ResumableStream && !redis().is_ok_and(|s| s.success()))

@@ -19,10 +19,10 @@ use crate::openness::{Checked, JsonBody};
 use crate::problem::Problem;
 use crate::projection_stream::{ProjectionSource, Scope};
 use crate::protobuf_stream;
-use crate::runs::{check_depth, decode_input};
+use crate::runs::posted_input;
 
 /// Names the run in the answer to `POST /agui/{agent}`.
-pub(crate) const RUN_ID: &str = "runwire-run-id";
+const RUN_ID: &str = "runwire-run-id";
 
 /// `POST /agui/{agent}`: runs the agent and streams its events; the same ids with the same input re-attach.
 pub(crate) async fn run(
@@ -34,16 +34,8 @@ pub(crate) async fn run(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let accepted = Accepted::of(&headers);
-    check_depth(&body)?;
     let after = query.event_cursor(&headers)?;
-    let input: Value =
-        serde_json::from_slice(&body).map_err(|e| Problem::bad_request(format!("the body is not JSON: {e}")))?;
-    let input = decode_input(input, "the body")?;
-    for (name, id) in [("threadId", &input.thread_id), ("runId", &input.run_id)] {
-        if id.is_empty() {
-            return Err(Problem::unprocessable(format!("the body: `{name}` is empty")));
-        }
-    }
+    let input = posted_input(&body)?;
     // A cursor is a place in what this exchange has sent. Where nothing was sent there is none, and starting a run whose
     // first events the client would not be shown is worse than refusing (G7).
     if after.is_some() {
@@ -82,15 +74,20 @@ pub(crate) async fn run(
     let tail = app.store().tail(&run_id, 0).await.map_err(|e| Problem::from_tail(e, &run_id))?;
     let scope = Scope::Exchange(started.exchange_id);
     let source = ProjectionSource::new(app.store().clone(), &run_id, tail, peer, binding, scope, after);
+    Ok(answer(&app, binding, source, Some(run_id)))
+}
+
+/// The answer to a `POST`, whose reader takes it whole; it names the run that it is about, or is about first.
+pub(crate) fn answer(app: &App, binding: Binding, source: impl Source, run_id: Option<String>) -> Response {
     let mut response = match binding {
-        Binding::Sse => respond_whole(&app, source),
-        Binding::Protobuf => protobuf_stream::respond(&app, source),
+        Binding::Sse => respond_whole(app, source),
+        Binding::Protobuf => protobuf_stream::respond(app, source),
     };
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
-    if let Ok(run_id) = HeaderValue::try_from(run_id) {
+    if let Some(Ok(run_id)) = run_id.map(HeaderValue::try_from) {
         response.headers_mut().insert(RUN_ID, run_id);
     }
-    Ok(response)
+    response
 }
 
 /// Tells the operator of a client that speaks another version than this server. The run goes on all the same
@@ -113,9 +110,7 @@ pub(crate) async fn capabilities(
     _principal: Principal,
     Checked(Path(agent_id)): Checked<Path<String>>,
 ) -> Result<Response, Problem> {
-    let agent = app.engine().agents().get(&agent_id).ok_or_else(|| {
-        Problem::new(StatusCode::NOT_FOUND, "Agent not found", format!("there is no agent `{agent_id}` here"))
-    })?;
+    let agent = app.engine().agents().get(&agent_id).ok_or_else(|| Problem::agent_not_found(&agent_id))?;
     let mut capabilities = agent.driver.capabilities();
     let identity = capabilities.identity.get_or_insert_default();
     identity.name.get_or_insert_with(|| agent.id.clone());

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -23,13 +23,12 @@ use crate::auth::Principal;
 use crate::binding::{Accepted, Binding};
 use crate::connect_cursor::{At, ConnectCursor};
 use crate::cursor::{CursorQuery, EventId};
-use crate::event_stream::{Source, StreamError, respond_whole};
+use crate::event_stream::{Source, StreamError};
 use crate::history::{History, Surroundings, for_peer};
 use crate::history_reader::{Known, Place, Without, known, payload};
 use crate::openness::{Checked, JsonBody};
 use crate::problem::Problem;
-use crate::protobuf_stream;
-use crate::runs::{check_depth, decode_input};
+use crate::runs::posted_input;
 use crate::{agui, projection_stream};
 
 /// `POST /agui/{agent}/connect`
@@ -41,22 +40,10 @@ pub(crate) async fn connect(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    check_depth(&body)?;
     let cursor = query.connect_cursor(&headers)?;
-    let input =
-        serde_json::from_slice(&body).map_err(|e| Problem::bad_request(format!("the body is not JSON: {e}")))?;
-    let input = decode_input(input, "the body")?;
-    for (name, id) in [("threadId", &input.thread_id), ("runId", &input.run_id)] {
-        if id.is_empty() {
-            return Err(Problem::unprocessable(format!("the body: `{name}` is empty")));
-        }
-    }
+    let input = posted_input(&body)?;
     if !app.engine().agents().contains_key(&agent_id) {
-        return Err(Problem::new(
-            StatusCode::NOT_FOUND,
-            "Agent not found",
-            format!("there is no agent `{agent_id}` here"),
-        ));
+        return Err(Problem::agent_not_found(&agent_id));
     }
     let peer = Declaration::of(input.protocol_version.as_deref()).peer();
     let binding = Accepted::of(&headers).binding(peer, cursor.is_some());
@@ -72,15 +59,7 @@ pub(crate) async fn connect(
     }
     let source = ConnectSource::new(reader, peer, binding, known, cursor);
     let first = source.plan.front().map(|place| place.run_id.clone());
-    let mut response = match binding {
-        Binding::Sse => respond_whole(&app, source),
-        Binding::Protobuf => protobuf_stream::respond(&app, source),
-    };
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
-    if let Some(Ok(run_id)) = first.map(HeaderValue::try_from) {
-        response.headers_mut().insert(agui::RUN_ID, run_id);
-    }
-    Ok(response)
+    Ok(agui::answer(&app, binding, source, first))
 }
 
 /// A cursor is a place in what this thread has sent (G7). Somebody else's thread has sent nothing.

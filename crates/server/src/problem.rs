@@ -51,6 +51,10 @@ impl Problem {
         )
     }
 
+    pub(crate) fn agent_not_found(agent_id: &str) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, "Agent not found", format!("there is no agent `{agent_id}` here"))
+    }
+
     pub(crate) fn session_not_found(session_id: &str) -> Problem {
         Problem::new(
             StatusCode::NOT_FOUND,

@@ -87,8 +87,21 @@ fn input_of(mut input: Map<String, Value>, session_id: Option<String>) -> Result
     decode_input(Value::Object(input), "`input`")
 }
 
+/// The run input that is the whole body of an AG-UI request.
+pub(crate) fn posted_input(body: &[u8]) -> Result<RunAgentInput, Problem> {
+    check_depth(body)?;
+    let input = serde_json::from_slice(body).map_err(|e| Problem::bad_request(format!("the body is not JSON: {e}")))?;
+    let input = decode_input(input, "the body")?;
+    for (name, id) in [("threadId", &input.thread_id), ("runId", &input.run_id)] {
+        if id.is_empty() {
+            return Err(Problem::unprocessable(format!("the body: `{name}` is empty")));
+        }
+    }
+    Ok(input)
+}
+
 /// Reads a run input, and tells what of it was not understood.
-pub(crate) fn decode_input(input: Value, what: &str) -> Result<RunAgentInput, Problem> {
+fn decode_input(input: Value, what: &str) -> Result<RunAgentInput, Problem> {
     let (input, warnings) =
         RunAgentInput::decode_value(input).map_err(|e| Problem::unprocessable(format!("{what}: {e}")))?;
     for warning in warnings {
@@ -98,7 +111,7 @@ pub(crate) fn decode_input(input: Value, what: &str) -> Result<RunAgentInput, Pr
 }
 
 /// What goes into a log has to come out of it again.
-pub(crate) fn check_depth(body: &[u8]) -> Result<(), Problem> {
+fn check_depth(body: &[u8]) -> Result<(), Problem> {
     if json_depth(body) > MAX_VALUE_DEPTH {
         return Err(Problem::unprocessable(format!("the body nests more than {MAX_VALUE_DEPTH} levels of JSON")));
     }

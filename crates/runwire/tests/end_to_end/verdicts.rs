@@ -330,6 +330,21 @@ fn composed() -> [Vec<Value>; 13] {
     ]
 }
 
+/// A stream and what both made of it, for whoever has to find out which of them is right. `told` says what is wrong with it.
+fn listing(seed: u64, told: Option<&str>, events: &[Value], ours: &Made, theirs: &Made) -> String {
+    let lines: String = events.iter().enumerate().map(|(index, event)| format!("  {index} {event}\n")).collect();
+    let rows: String = [
+        (format!("{:?}", ours.rejected), format!("{:?}", theirs.rejected)),
+        (format!("{:?}", ours.types), format!("{:?}", theirs.types)),
+        (ours.messages.to_string(), theirs.messages.to_string()),
+        (ours.state.to_string(), theirs.state.to_string()),
+    ]
+    .iter()
+    .map(|(ours, theirs)| format!(" ours:   {ours}\n theirs: {theirs}\n"))
+    .collect();
+    format!("seed {seed}, {}\n{rows}{lines}", told.unwrap_or("conforming"))
+}
+
 /// The stream of a seed, and what is wrong with it; `None` when nothing is.
 fn stream(seed: u64) -> (Option<String>, Vec<Value>) {
     let steps = walk::stream(seed);
@@ -396,23 +411,7 @@ async fn the_released_client_and_this_consumer_differ_only_where_the_specificati
         } else {
             accepted += 1;
         }
-        let listing = || {
-            let lines: String =
-                events.iter().enumerate().map(|(index, event)| format!("  {index} {event}\n")).collect();
-            format!(
-                "seed {seed}, {}\n ours:   {:?}\n theirs: {:?}\n ours:   {:?}\n theirs: {:?}\n ours:   {}\n theirs: \
-                 {}\n ours:   {}\n theirs: {}\n{lines}",
-                mutation.as_deref().unwrap_or("conforming"),
-                ours.rejected,
-                theirs.rejected,
-                ours.types,
-                theirs.types,
-                ours.messages,
-                theirs.messages,
-                ours.state,
-                theirs.state,
-            )
-        };
+        let listing = || listing(*seed, mutation.as_deref(), events, &ours, &theirs);
         let found = difference(&ours, &theirs);
         if mutation.is_none() {
             // But for one row nothing is decided in our favour here: a conforming stream is accepted by both, and makes the same.

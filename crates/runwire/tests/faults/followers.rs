@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use runwire_agui::StreamEnd;
-use runwire_client::{AguiFollowed, Backoff, Followed, Server, Transport};
+use runwire_client::{AguiFollowed, Backoff, Disconnect, Followed, Server, Transport};
 use tokio::task::JoinHandle;
 
 use crate::program::PATIENCE;
@@ -33,6 +33,9 @@ pub struct Seen {
     pub all: Vec<String>,
     /// How often the connection was lost.
     pub losses: usize,
+    /// How often the client's WebSocket library took an answer to the upgrade that came in crumbs for an attack. No
+    /// connection was open then; the client tries again.
+    pub suspected: usize,
 }
 
 /// Reads a run to its end, over as many connections as it takes. `idle` is the longest silence that is waited for.
@@ -66,6 +69,9 @@ pub async fn read(server: &Server, run_id: &str, reader: Reader, idle: Duration,
                 count.fetch_add(1, Ordering::SeqCst);
             }
             Followed::Connected { .. } => {}
+            Followed::Disconnected { reason: Disconnect::Unreachable(why), .. } if why == "Attack attempt detected" => {
+                seen.suspected += 1;
+            }
             Followed::Disconnected { .. } => seen.losses += 1,
         }
     }

@@ -13,7 +13,7 @@ use runwire_agui::{Consumer, ConsumerOptions, Event, EventType, Reducer, RunAgen
 use runwire_bridge::Peer;
 use serde_json::{Value, json};
 
-use super::{Made, judged_by, ours, theirs, walk};
+use super::{Made, judged_by, listing, ours, theirs, walk};
 use crate::real_part;
 use walk::Dice;
 
@@ -75,14 +75,6 @@ fn state_as_the_client_has_it(events: &[Value]) -> Value {
     held
 }
 
-fn listing(seed: u64, events: &[Value], ours: &Made, theirs: &Made) -> String {
-    let lines: String = events.iter().enumerate().map(|(index, event)| format!("  {index} {event}\n")).collect();
-    format!(
-        "seed {seed}: {:?}\n ours:   {:?}\n theirs: {:?}\n ours:   {}\n theirs: {}\n ours:   {}\n theirs: {}\n{lines}",
-        theirs.rejected, ours.types, theirs.types, ours.messages, theirs.messages, ours.state, theirs.state,
-    )
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_from_before_1_0_takes_all_that_it_is_told_and_makes_the_same_of_it() {
     if !real_part::node() {
@@ -110,7 +102,7 @@ async fn a_client_from_before_1_0_takes_all_that_it_is_told_and_makes_the_same_o
                 continue;
             }
         };
-        wrong.entry(difference).or_insert((0, listing(*seed, events, &ours, &theirs))).0 += 1;
+        wrong.entry(difference).or_insert((0, listing(*seed, None, events, &ours, &theirs))).0 += 1;
     }
     let wrong: String =
         wrong.iter().map(|(what, (n, example))| format!("{what} ({n} streams), as in {example}\n")).collect();

@@ -8,7 +8,7 @@ use runwire_agui::Event;
 use runwire_agui::proto::{ProtoDecoder, ProtoEncoder};
 use serde_json::{Value, json};
 
-use super::{DIFFERENCES, Made, UNTAGGED, difference, judged_by, ours, ours_of, stream, theirs, walk};
+use super::{DIFFERENCES, Made, UNTAGGED, difference, judged_by, listing, ours, ours_of, stream, theirs, walk};
 use crate::real_part;
 
 /// The seeds of the test; those with a mistake that only JSON can have are left out.
@@ -90,20 +90,7 @@ async fn both_bindings_give_the_same_verdict_on_the_same_stream() {
         if found == UNTAGGED || told != "conforming" && DIFFERENCES.iter().any(|row| row.difference == found) {
             continue;
         }
-        let lines: String = events.iter().enumerate().map(|(index, event)| format!("  {index} {event}\n")).collect();
-        let example = format!(
-            "seed {seed}, {told}\n ours:   {:?}\n theirs: {:?}\n ours:   {:?}\n theirs: {:?}\n ours:   {}\n theirs: {}\n \
-             ours:   {}\n theirs: {}\n{lines}",
-            ours.rejected,
-            theirs.rejected,
-            ours.types,
-            theirs.types,
-            ours.messages,
-            theirs.messages,
-            ours.state,
-            theirs.state
-        );
-        unlisted.entry(found).or_insert((0, example)).0 += 1;
+        unlisted.entry(found).or_insert_with(|| (0, listing(*seed, Some(told), events, ours, &theirs))).0 += 1;
     }
     let unlisted: String =
         unlisted.iter().map(|(found, (n, example))| format!("{found} ({n} streams), as in {example}\n")).collect();
