@@ -16,7 +16,7 @@ pub const WORDS: &str = "and so the answer is near, ";
 
 /// An agent with this driver and the id `bench`.
 pub fn agent(driver: impl Driver) -> Agent {
-    Agent { id: "bench".to_owned(), revision: None, description: None, driver: Arc::new(driver) }
+    Agent { id: "bench".to_owned(), revision: None, description: None, limits: runwire_engine::Limits::default(), driver: Arc::new(driver) }
 }
 
 /// Waits until a benchmark lets its agents go.

@@ -17,7 +17,7 @@ use crate::usage::{ATTEMPT_USAGE, EXCHANGE_USAGE, add_all, summed};
 pub struct Completion {
     /// Usage that no segment carried, such as what an upstream agent reports for the whole run.
     pub usage: Vec<Usage>,
-    /// What it cost, when prices are configured.
+    /// What it cost, when the agent itself knows. Otherwise the [prices](crate::Pricing) that the recorder has decide.
     pub cost: Option<Cost>,
     /// What AG-UI says beyond the frame: the result, pending tool calls.
     pub agui: Agui,
@@ -228,9 +228,11 @@ impl Recorder {
         let started = self.state.started_at.unwrap_or(now);
         let duration = self.clamp(now).unix_millis() - started.unix_millis();
         let (failure_class, failure_detail) = failure.unzip();
+        let usage = summed(&whole);
+        let cost = cost.or_else(|| self.pricing.as_ref().zip(usage.as_ref()).and_then(|(p, usage)| p.total(usage)));
         let end = RunEnd {
             status,
-            usage: summed(&whole),
+            usage,
             cost,
             duration_ms: Some(duration.max(0).unsigned_abs()),
             failure_class,

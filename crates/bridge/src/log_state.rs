@@ -12,7 +12,7 @@ use runwire_frame::{
 };
 use serde_json::{Map, Value};
 
-use crate::usage::{ATTEMPT_USAGE, EXCHANGE_USAGE, account, add_all};
+use crate::usage::{ATTEMPT_USAGE, EXCHANGE_USAGE, account, add_all, summed};
 
 /// Under `agui` of a tool's `segment.start`: which call it is.
 pub(crate) const TOOL_CALL_ID: &str = "toolCallId";
@@ -71,6 +71,12 @@ pub struct LogState {
     pub(crate) earlier_usage: UsageLedger,
     /// What the segments of the current exchange used, over all of its attempts.
     pub(crate) exchange_usage: UsageLedger,
+    /// How many model calls the run has opened, over all of its attempts and exchanges.
+    pub(crate) model_calls: u64,
+    /// How long it was executed before `running_since`, in milliseconds.
+    pub(crate) executed_ms: u64,
+    /// Since when it is executed: not while it waits for an answer or for its next attempt.
+    pub(crate) running_since: Option<Timestamp>,
     pub(crate) suspend_kind: Option<SuspendKind>,
     /// Code and message of the last `error` frame.
     pub(crate) last_error: Option<(String, String)>,
@@ -134,6 +140,9 @@ impl LogState {
             call_places: HashMap::new(),
             earlier_usage: UsageLedger::default(),
             exchange_usage: UsageLedger::default(),
+            model_calls: 0,
+            executed_ms: 0,
+            running_since: None,
             suspend_kind: None,
             last_error: None,
             ended: false,
@@ -180,6 +189,24 @@ impl LogState {
         self.calls.iter().filter(|call| !call.answered).map(|call| call.id.as_str())
     }
 
+    /// How many model calls the run has opened, over all of its attempts and exchanges.
+    pub fn model_calls(&self) -> u64 {
+        self.model_calls
+    }
+
+    /// What the run has used so far, one entry per provider and model, over all of its attempts and exchanges.
+    pub fn usage(&self) -> Vec<Usage> {
+        let mut whole = self.earlier_usage.clone();
+        add_all(&mut whole, &summed(&self.exchange_usage).unwrap_or_default());
+        summed(&whole).unwrap_or_default()
+    }
+
+    /// How long the run has been executed by `now`, in milliseconds: without the time in which it waited for an answer or
+    /// for its next attempt.
+    pub fn executed_ms(&self, now: Timestamp) -> u64 {
+        self.executed_ms + self.running_since.map_or(0, |since| since.millis_until(now))
+    }
+
     /// Takes the next frame of the log.
     ///
     /// # Errors
@@ -197,6 +224,10 @@ impl LogState {
             }
             Data::RunStatus(change) => {
                 self.status = change.status;
+                if let Some(since) = self.running_since.take() {
+                    self.executed_ms += since.millis_until(frame.ts);
+                }
+                self.running_since = (change.status == RunStatus::Running).then_some(frame.ts);
                 self.in_attempt &= change.status != RunStatus::Retrying;
             }
             Data::RunEnd(_) => self.ended = true,
@@ -205,6 +236,7 @@ impl LogState {
             Data::SegmentStart(start) => {
                 let (number, id) = segment_number(frame)?;
                 self.last_segment = self.last_segment.max(number);
+                self.model_calls += u64::from(start.kind == SegmentKind::Model);
                 let tool = tool_state(frame, start)?;
                 let agent = match start.kind {
                     SegmentKind::Agent => Some(id.clone()),

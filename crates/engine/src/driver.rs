@@ -7,6 +7,7 @@ use runwire_agui::{AgentCapabilities, Interrupt, RunAgentInput, RunStarted};
 use runwire_bridge::{ExchangeEnd, Failure};
 use tokio_util::sync::CancellationToken;
 
+use crate::limits::Limits;
 use crate::writer::{RunCore, RunWriter};
 
 /// Executes the exchanges of an agent's runs. One driver serves all runs of its agent at once.
@@ -64,6 +65,8 @@ pub struct Agent {
     pub revision: Option<String>,
     /// For a person who chooses between agents.
     pub description: Option<String>,
+    /// What each of its runs may use. Default: no limits.
+    pub limits: Limits,
     /// What executes it.
     pub driver: Arc<dyn Driver>,
 }

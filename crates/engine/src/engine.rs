@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, RunAgentInput, UserMessage};
-use runwire_bridge::{LogState, Recorder};
+use runwire_bridge::{LogState, Pricing, Recorder};
 use runwire_frame::RunStatus;
 use runwire_store::{
     AppendError, Appender, CreateError, Created, NewRun, ReadError, Retention, RunRecord, Store, Tombstone,
@@ -21,6 +21,8 @@ use crate::clock::now;
 use crate::driver::{Agent, Exchange};
 use crate::execution::Execution;
 use crate::in_hand::{Asked, Hold, RunsInHand};
+use crate::limits::Budget;
+use crate::prices::Prices;
 use crate::recovery::{RecoverError, Recovered, read_log, recover, recover_patiently};
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agents};
 use crate::writer::{Identity, RunCore, WriteError, to_append};
@@ -32,11 +34,13 @@ pub struct EngineOptions {
     pub cancel_grace: Duration,
     /// Which runs are kept. Default: all.
     pub retention: Retention,
+    /// What models cost. Default: nothing is known, and no run says what it cost.
+    pub prices: Option<Arc<Prices>>,
 }
 
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
-        EngineOptions { cancel_grace: Duration::from_secs(5), retention: Retention::default() }
+        EngineOptions { cancel_grace: Duration::from_secs(5), retention: Retention::default(), prices: None }
     }
 }
 
@@ -269,13 +273,15 @@ impl Engine {
             principal: record.principal.clone(),
         };
         let input = Arc::new(input);
-        let core = RunCore::new(identity, input.clone(), left_out, state, appender);
-        let own = core.clone();
         let stop = CancellationToken::new();
+        let budget = Budget::new(agent.limits, self.inner.options.prices.clone());
+        let core = RunCore::new(identity, input.clone(), left_out, state, appender, budget, stop.clone());
+        let own = core.clone();
         let run_id = record.run_id.clone();
         hold.execute(core.clone(), stop.clone());
         let execution = Execution {
             core,
+            store: self.inner.store.clone(),
             driver: agent.driver,
             exchange: Exchange { input, resumed, interrupts, stop },
             grace: self.inner.options.cancel_grace,
@@ -363,7 +369,8 @@ impl Engine {
         }
         let mut appender = store.take_ownership(run_id).await.map_err(RecoverError::from)?;
         let state = read_log(store, run_id).await?.state;
-        let recorded = Recorder::recover(state).cancel(now(), &[], None);
+        let pricing = self.inner.options.prices.clone().map(|prices| prices as Arc<dyn Pricing>);
+        let recorded = Recorder::recover(state).priced(pricing).cancel(now(), &[], None);
         appender.enqueue(to_append(recorded)).map_err(RecoverError::from)?;
         appender.progress().flush().await.map_err(RecoverError::from)?;
         Ok(())

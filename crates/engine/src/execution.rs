@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use runwire_bridge::{ExchangeEnd, Failure};
 use runwire_frame::{ErrorCode, SegmentStatus};
-use runwire_store::AppendError;
+use runwire_store::{AppendError, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::driver::{Driver, Exchange, Starting};
@@ -17,6 +17,8 @@ use crate::writer::{RunCore, WriteError};
 /// Everything that executing one exchange needs. The task that runs [`Execution::run`] owns it.
 pub(crate) struct Execution {
     pub core: Arc<RunCore>,
+    /// Where it is read what was spent before.
+    pub store: Store,
     pub driver: Arc<dyn Driver>,
     pub exchange: Exchange,
     /// How long a driver may take to end by itself after it was asked to stop.
@@ -31,7 +33,10 @@ impl Execution {
     /// # Errors
     /// When the store did not take everything: then the log has no end yet.
     pub(crate) async fn run(self) -> Result<(), WriteError> {
-        let end = self.drive().await?;
+        let end = match self.core.admit_exchange(&self.store).await? {
+            None => self.drive().await?,
+            Some(end) => end,
+        };
         self.core.end(end)?;
         self.core.progress().flush().await?;
         Ok(())
@@ -49,7 +54,14 @@ impl Execution {
             stop.cancelled().await;
             tokio::time::sleep(self.grace).await;
         };
-        tokio::pin!(flush, grace);
+        let time_up = async {
+            if let Some(left) = self.core.time_left() {
+                tokio::time::sleep(left).await;
+                self.core.stop_for_duration();
+            }
+            std::future::pending::<()>().await
+        };
+        tokio::pin!(flush, grace, time_up);
         let end = tokio::select! {
             done = &mut work => Ok(match done {
                 Ok(Ok(end)) => end,
@@ -64,6 +76,7 @@ impl Execution {
             })),
             error = self.store_failure() => Err(error),
             () = &mut flush => unreachable!("flushing goes on for as long as it is polled"),
+            () = &mut time_up => unreachable!("the limit stops the run, and the driver or its grace ends it"),
         };
         // A driver that panics while it is dropped must not take the end of its log with it.
         let _ = std::panic::catch_unwind(AssertUnwindSafe(move || drop(work)));

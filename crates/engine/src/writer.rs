@@ -13,12 +13,14 @@ use runwire_bridge::{
     started_members,
 };
 use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, Timestamp};
-use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate};
+use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate, Store};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::answers::LeftOut;
 use crate::clock::now;
+use crate::limits::{Begun, Budget, Reached};
 use crate::said::{self, within_depth};
 use crate::segment::Segment;
 
@@ -36,6 +38,9 @@ pub enum WriteError {
     /// A conforming client would reject it, so nothing was written. The run can go on without it.
     #[error("the run's log cannot take this: {0}")]
     Refused(String),
+    /// The run is being stopped, because it reached a limit: nothing more can be begun.
+    #[error("the run is being stopped: {0}")]
+    Stopped(String),
     /// The store does not take the run's frames any more.
     #[error(transparent)]
     Store(#[from] AppendError),
@@ -43,7 +48,7 @@ pub enum WriteError {
 
 impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Failure {
-        let retryable = !matches!(error, WriteError::Refused(_));
+        let retryable = !matches!(error, WriteError::Refused(_) | WriteError::Stopped(_));
         let message = match error {
             WriteError::Store(error) => error.reason(),
             error => error.to_string(),
@@ -86,6 +91,10 @@ pub(crate) struct RunCore {
     left_out: LeftOut,
     inner: Mutex<Inner>,
     progress: Progress,
+    /// What the run may use.
+    budget: Budget,
+    /// Cancelled when the run is asked to stop; the exchange has it too.
+    stop: CancellationToken,
     /// Wakes [`RunCore::flush_when_due`] when deltas begin to wait.
     pending: Notify,
 }
@@ -97,10 +106,12 @@ impl RunCore {
         left_out: LeftOut,
         state: LogState,
         appender: Appender,
+        budget: Budget,
+        stop: CancellationToken,
     ) -> Arc<RunCore> {
         let progress = appender.progress();
         let inner = Mutex::new(Inner { phase: Phase::Waiting(state), appender, stopping: false });
-        Arc::new(RunCore { identity, input, left_out, inner, progress, pending: Notify::new() })
+        Arc::new(RunCore { identity, input, left_out, inner, progress, budget, stop, pending: Notify::new() })
     }
 
     pub(crate) fn progress(&self) -> &Progress {
@@ -136,6 +147,7 @@ impl RunCore {
             };
             Recorder::start(state.clone(), now(), start)
         };
+        recorder = recorder.priced(self.budget.pricing());
         self.left_out.tell(&mut recorder, now());
         if inner.stopping {
             recorder.cancelling(now());
@@ -175,6 +187,68 @@ impl RunCore {
             }
             Phase::Over => false,
         }
+    }
+
+    /// Whether the exchange may be given to its driver, or what it may use was used up before: by the run's earlier
+    /// exchanges, or by other runs. Then it begins in order to be stopped, and this is how it ends.
+    pub(crate) async fn admit_exchange(&self, store: &Store) -> Result<Option<ExchangeEnd>, WriteError> {
+        let Identity { agent_id, session_id, .. } = &self.identity;
+        if let Err(error) = self.budget.read_spent(store, agent_id, session_id).await {
+            let message = format!("what was spent before cannot be read: {error}");
+            let failure = Failure { retryable: true, ..Failure::new(ErrorCode::InternalError, message) };
+            return Ok(Some(ExchangeEnd::Failed(failure)));
+        }
+        let used_up = match &self.lock().phase {
+            Phase::Waiting(state) => self.budget.used_up(state),
+            _ => None,
+        };
+        let Some(reached) = used_up else { return Ok(None) };
+        self.stop_at(reached)?;
+        Ok(Some(ExchangeEnd::Cancelled { usage: Vec::new(), agui: None }))
+    }
+
+    /// The run was executed for as long as it may be.
+    pub(crate) fn stop_for_duration(&self) {
+        // The error stays with the run's progress, where the execution sees it.
+        let _ = self.stop_at(self.budget.duration_reached());
+    }
+
+    /// How long the run may still be executed; `None` when there is no limit.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let executed = match &self.lock().phase {
+            Phase::Waiting(state) => state.executed_ms(now()),
+            Phase::Recording(recorder) => recorder.state().executed_ms(now()),
+            Phase::Over => return None,
+        };
+        self.budget.duration().map(|limit| limit.saturating_sub(Duration::from_millis(executed)))
+    }
+
+    /// Stops the run on purpose: `error`, then it is being cancelled like any other that is stopped.
+    fn stop_at(&self, reached: Reached) -> Result<(), WriteError> {
+        self.begin(None);
+        let stopped = self.write(|recorder, now| {
+            // Once: what is being stopped already, for whatever reason, needs no other.
+            if recorder.state().status() != RunStatus::Cancelling {
+                recorder.flush(now);
+                reached.tell(recorder, now);
+                recorder.cancelling(now);
+            }
+        });
+        self.lock().stopping = true;
+        self.stop.cancel();
+        stopped
+    }
+
+    /// Stops the run instead of letting it begin something that costs, when it has used what it may use.
+    fn admit(&self, what: Begun) -> Result<(), WriteError> {
+        let reached = match &self.lock().phase {
+            Phase::Recording(recorder) => self.budget.reached(recorder.state(), what),
+            _ => None,
+        };
+        let Some(reached) = reached else { return Ok(()) };
+        let why = reached.message.clone();
+        self.stop_at(reached)?;
+        Err(WriteError::Stopped(why))
     }
 
     /// Whether the run was asked to stop, whatever of that has reached its log.
@@ -319,8 +393,10 @@ impl RunWriter {
     ///
     /// # Errors
     /// As all writing: when the run has ended or the store fails. And [`WriteError::Refused`] for a parent that this run
-    /// never opened, and for what `opening.agui` must not say.
+    /// never opened, and for what `opening.agui` must not say. [`WriteError::Stopped`] when the run has used what it may:
+    /// then it is being stopped, and the call must not be made.
     pub async fn model(&self, opening: Opening) -> Result<Segment<kind::Model>, WriteError> {
+        self.core.admit(Begun::ModelCall)?;
         self.open(opening, Recorder::open_model).await
     }
 
@@ -367,6 +443,7 @@ impl RunWriter {
         tool_slug: &str,
         opening: Opening,
     ) -> Result<Segment<kind::Tool>, WriteError> {
+        self.core.admit(Begun::ToolCall)?;
         let open = self.write(|r, now| {
             if r.open_tools().iter().any(|(open, _)| open == tool_call_id) {
                 return Err(WriteError::Refused(format!("tool call `{tool_call_id}` is open already")));

@@ -1,5 +1,7 @@
 //! The configuration: one TOML file, then `RUNWIRE_…` variables, then flags; the later wins.
 
+mod spending;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,11 +11,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use runwire_agui::AgentCapabilities;
 use runwire_engine::drivers::{AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions};
-use runwire_engine::{Agent, Driver};
+use runwire_engine::{Agent, Driver, Limits, Prices};
 use runwire_server::Tokens;
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
 
+use self::spending::{LIMITS, LimitsTable, PRICE, PRICES, PricesTable};
 use crate::cli::{ListenArgs, SyncMode};
 use crate::{duration, size};
 
@@ -32,6 +35,7 @@ pub struct File {
     #[serde(deserialize_with = "duration::optional")]
     stream_max_age: Option<Duration>,
     retention: RetentionTable,
+    prices: Option<PricesTable>,
     agents: BTreeMap<String, AgentTable>,
     tokens: Vec<TokenTable>,
 }
@@ -67,6 +71,8 @@ struct AgentTable {
     driver: String,
     description: Option<String>,
     retention: Option<RetentionTable>,
+    #[serde(default)]
+    limits: LimitsTable,
     // demo
     #[serde(default, deserialize_with = "duration::optional")]
     pace: Option<Duration>,
@@ -119,12 +125,13 @@ const TOP: &[&str] = &[
     "shutdown_grace",
     "stream_max_age",
     "retention",
+    "prices",
     "agents",
     "tokens",
 ];
 const KEEP: &[&str] = &["max_age", "max_runs", "max_bytes"];
 const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
-const EVERY_AGENT: &[&str] = &["driver", "description", "retention"];
+const EVERY_AGENT: &[&str] = &["driver", "description", "retention", "limits"];
 const DRIVERS: &[(&str, &[&str])] = &[
     ("demo", &["pace", "repeat"]),
     ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "protocol_version", "binding", "capabilities"]),
@@ -148,6 +155,8 @@ pub struct Settings {
     pub stream_max_age: Option<Duration>,
     /// Which runs it keeps.
     pub retention: Retention,
+    /// What tokens cost.
+    pub prices: Option<Arc<Prices>>,
     /// Its agents.
     pub agents: Vec<Agent>,
     /// Its tokens; `None` when there are none.
@@ -174,9 +183,10 @@ impl Settings {
     }
 
     fn from_file(file: File, flags: &ListenArgs) -> anyhow::Result<Settings> {
+        let prices = file.prices.as_ref().map(PricesTable::prices).transpose()?;
         let mut agents = Vec::new();
         for (id, table) in &file.agents {
-            agents.push(agent(id, table).with_context(|| format!("agents.{id}"))?);
+            agents.push(agent(id, table, prices.is_some()).with_context(|| format!("agents.{id}"))?);
         }
         if agents.is_empty() {
             agents.push(demo_agent());
@@ -194,6 +204,7 @@ impl Settings {
             shutdown_grace: file.shutdown_grace.unwrap_or(Duration::from_secs(10)),
             stream_max_age: file.stream_max_age,
             retention: retention(&file.retention, &file.agents),
+            prices: prices.map(Arc::new),
             agents,
             tokens: tokens(&file.tokens)?,
         };
@@ -218,6 +229,7 @@ pub fn demo_agent() -> Agent {
         id: "demo".to_owned(),
         revision: Some(revision("demo")),
         description: Some("The built-in agent: measures your prompt, and needs no model".to_owned()),
+        limits: Limits::default(),
         driver: Arc::new(DemoDriver::default()),
     }
 }
@@ -245,6 +257,15 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
     if let Some(retention) = table.get("retention").and_then(toml::Value::as_table) {
         known("retention.", retention, KEEP, &["tombstones"])?;
     }
+    if let Some(prices) = table.get("prices").and_then(toml::Value::as_table) {
+        known("prices.", prices, PRICES, &[])?;
+        let models = prices.get("models").and_then(toml::Value::as_array).into_iter().flatten();
+        for (i, model) in models.enumerate() {
+            if let Some(model) = model.as_table() {
+                known(&format!("prices.models[{i}]."), model, PRICE, &[])?;
+            }
+        }
+    }
     for (id, agent) in table.get("agents").and_then(toml::Value::as_table).into_iter().flatten() {
         let Some(agent) = agent.as_table() else { continue };
         let place = format!("agents.{id}.");
@@ -256,6 +277,9 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
         known(&place, agent, EVERY_AGENT, keys)?;
         if let Some(retention) = agent.get("retention").and_then(toml::Value::as_table) {
             known(&format!("{place}retention."), retention, KEEP, &[])?;
+        }
+        if let Some(limits) = agent.get("limits").and_then(toml::Value::as_table) {
+            known(&format!("{place}limits."), limits, LIMITS, &[])?;
         }
     }
     for (i, token) in table.get("tokens").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
@@ -287,7 +311,7 @@ fn hint(word: &str, known: &[&str]) -> String {
     }
 }
 
-fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
+fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
     if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
         bail!("the name of an agent is made of letters, digits, `-`, `_` and `.`, because it is part of an address");
     }
@@ -326,7 +350,8 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
     // What the environment holds is no part of the configuration, so a new secret is no new revision.
     // Nor is what is kept of its runs a part of what it does.
     let revision = Some(revision(&format!("{:?}", AgentTable { retention: None, ..table.clone() })));
-    Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver })
+    let limits = table.limits.limits(priced).context("limits")?;
+    Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), limits, driver })
 }
 
 /// What an agent is said to be able to do, in AG-UI's own terms.
@@ -438,6 +463,8 @@ mod tests {
             error("[agents.a]\ndriver = \"demo\"\nretention = { tombstones = \"1d\" }")
                 .contains("a.retention.tombstones`")
         );
+        assert!(error("[[prices.models]]\nmodle = \"m\"").contains("`prices.models[0].modle` (did you mean `model`?)"));
+        assert!(error("[agents.a]\ndriver = \"demo\"\nlimits = { token = 1 }").contains("(did you mean `tokens`?)"));
         assert!(error("[agents.a]\ndriver = \"demo\"\nurl = \"http://x/\"").contains("`agents.a.url`"));
     }
 
@@ -473,6 +500,12 @@ mod tests {
             ("[[tokens]]\nname = \"a\"\ntoken = \"\"", "empty"),
             ("[[tokens]]\nname = \"a\"\ntoken = \"t\"\nruns = \"some\"", "some"),
             ("cors_origins = [\"localhost\"]", "`localhost`"),
+            ("[prices]\ncurrency = \"dollars\"", "`dollars`"),
+            ("[[prices.models]]\nmodel = \"m\"\ninput = 0.5\noutput = 1", "prices.models[0]: input"),
+            ("[[prices.models]]\nmodel = \"m\"\ninput = \"-1\"\noutput = 1", "`-1`"),
+            ("[[prices.models]]\nmodel = \"*m\"\ninput = 1\noutput = 1", "`*m`"),
+            ("[agents.a]\ndriver = \"demo\"\nlimits = { cost = \"1\" }", "agents.a: limits: cost"),
+            ("[agents.a]\ndriver = \"demo\"\nlimits = { tokens = 0 }", "tokens"),
         ] {
             let error = error(text);
             assert!(error.contains(says), "{says}: {error}");
@@ -491,6 +524,20 @@ mod tests {
         assert_eq!((retention.default, retention.tombstones), (all, Duration::from_secs(3600)));
         let one = Keep { max_runs: Some(1), ..Keep::default() };
         assert_eq!(retention.agents, BTreeMap::from([("b".to_owned(), one), ("c".to_owned(), Keep::default())]));
+    }
+
+    #[test]
+    fn prices_and_limits_are_amounts_that_stay_exact() {
+        let text = "[prices]\ncurrency = \"EUR\"\n[[prices.models]]\nmodel = \"m*\"\ninput = \"0.1\"\noutput = 3\n\
+                    [agents.a]\ndriver = \"demo\"\nlimits = { cost = \"0.30\", duration = \"5m\", tokens = 7 }";
+        let settings = settings(text).unwrap();
+        let limits = &settings.agents[0].limits;
+        assert_eq!(limits.cost.map(|cost| cost.to_string()), Some("0.30".to_owned()));
+        assert_eq!(
+            (limits.duration, limits.tokens, limits.model_calls),
+            (Some(Duration::from_secs(300)), Some(7), None)
+        );
+        assert_eq!(settings.prices.unwrap().currency(), "EUR");
     }
 
     #[test]

@@ -39,7 +39,8 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     };
     let options = StoreOptions { sync, ..StoreOptions::default() };
     let store = tokio::task::spawn_blocking(move || Store::open(&path, options)).await??;
-    let options = EngineOptions { cancel_grace: settings.cancel_grace, retention: settings.retention };
+    let options =
+        EngineOptions { cancel_grace: settings.cancel_grace, retention: settings.retention, prices: settings.prices };
     let engine = Engine::new(store.clone(), settings.agents, options);
     let recovered = engine.recover().await.context("runs that were left behind cannot be brought to their end")?;
     engine.sweep_regularly();

@@ -36,6 +36,7 @@ mod retention;
 mod runs;
 mod schema;
 mod sessions;
+mod spending;
 mod store;
 mod tail;
 mod upkeep;

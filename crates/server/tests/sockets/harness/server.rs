@@ -42,7 +42,7 @@ impl Setup {
     }
 
     pub fn agent(mut self, id: &str, driver: impl Driver) -> Setup {
-        self.agents.push(Agent { id: id.to_owned(), revision: None, description: None, driver: Arc::new(driver) });
+        self.agents.push(Agent { id: id.to_owned(), revision: None, description: None, limits: runwire_engine::Limits::default(), driver: Arc::new(driver) });
         self
     }
 
