@@ -7,6 +7,7 @@ use runwire_agui::{AgentCapabilities, Interrupt, RunAgentInput, RunStarted};
 use runwire_bridge::{ExchangeEnd, Failure};
 use tokio_util::sync::CancellationToken;
 
+use crate::retry::RetryPolicy;
 use crate::writer::{RunCore, RunWriter};
 
 /// Executes the exchanges of an agent's runs. One driver serves all runs of its agent at once.
@@ -34,6 +35,9 @@ pub struct Exchange {
     pub input: Arc<RunAgentInput>,
     /// Whether this exchange continues a suspended run.
     pub resumed: bool,
+    /// Which attempt at the run this is, from 1. From 2 on the exchange has been executed before, with the same input, and
+    /// that attempt failed; what it wrote is in the log, abandoned.
+    pub attempt: u32,
     /// What the suspended run waited for. The input answers each of them; it may hold answers that nobody asked for.
     pub interrupts: Vec<Interrupt>,
     /// Cancelled when the run is asked to stop.
@@ -66,6 +70,15 @@ pub struct Agent {
     pub description: Option<String>,
     /// What executes it.
     pub driver: Arc<dyn Driver>,
+    /// How the engine treats its runs.
+    pub policy: AgentPolicy,
+}
+
+/// How the engine treats an agent's runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentPolicy {
+    /// Which failures are tried again. Default: none.
+    pub retry: RetryPolicy,
 }
 
 impl std::fmt::Debug for Agent {
