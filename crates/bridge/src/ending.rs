@@ -112,8 +112,7 @@ impl Recorder {
     /// A run that is being stopped is not tried again: it ends `cancelled`, and the state says that it
     /// [ended](LogState::ended).
     pub fn retry(mut self, now: Timestamp, mut failure: Failure) -> (Recorded, LogState) {
-        let between_attempts = self.state.status == RunStatus::Retrying && !self.state.in_attempt;
-        if !between_attempts && !self.finish_ended(now) && !self.end_stopping(now, &failure.usage) {
+        if !self.state.between_attempts() && !self.finish_ended(now) && !self.end_stopping(now, &failure.usage) {
             // There is no run.end to count it in, and the log must not forget it until there is.
             if !failure.usage.is_empty() {
                 insert_usage(&mut failure.agui, ATTEMPT_USAGE, &failure.usage);
@@ -157,8 +156,7 @@ impl Recorder {
 
     /// Between two attempts there is nothing that could complete or fail, so the one that is due has to begin first.
     fn begin_due_attempt(&mut self, now: Timestamp) {
-        if self.state.status == RunStatus::Retrying
-            && !self.state.in_attempt
+        if self.state.between_attempts()
             && let Some(start) = self.state.start.clone()
         {
             let attempt = self.state.attempt + 1;

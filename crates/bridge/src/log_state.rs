@@ -164,6 +164,11 @@ impl LogState {
         self.attempt
     }
 
+    /// Whether an attempt has failed, another is to follow, and has not begun.
+    pub fn between_attempts(&self) -> bool {
+        self.status == RunStatus::Retrying && !self.in_attempt
+    }
+
     /// Whether the log has its `run.end`.
     pub fn ended(&self) -> bool {
         self.ended

@@ -8,6 +8,7 @@ use runwire_bridge::{ExchangeEnd, Failure};
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::Limits;
+use crate::retry::RetryPolicy;
 use crate::writer::{RunCore, RunWriter};
 
 /// Executes the exchanges of an agent's runs. One driver serves all runs of its agent at once.
@@ -35,6 +36,9 @@ pub struct Exchange {
     pub input: Arc<RunAgentInput>,
     /// Whether this exchange continues a suspended run.
     pub resumed: bool,
+    /// Which attempt at the run this is, from 1. From 2 on the exchange has been executed before, with the same input, and
+    /// that attempt failed; what it wrote is in the log, abandoned.
+    pub attempt: u32,
     /// What the suspended run waited for. The input answers each of them; it may hold answers that nobody asked for.
     pub interrupts: Vec<Interrupt>,
     /// Cancelled when the run is asked to stop.
@@ -65,10 +69,19 @@ pub struct Agent {
     pub revision: Option<String>,
     /// For a person who chooses between agents.
     pub description: Option<String>,
-    /// What each of its runs may use. Default: no limits.
-    pub limits: Limits,
     /// What executes it.
     pub driver: Arc<dyn Driver>,
+    /// How the engine treats its runs.
+    pub policy: AgentPolicy,
+}
+
+/// How the engine treats an agent's runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentPolicy {
+    /// Which failures are tried again. Default: none.
+    pub retry: RetryPolicy,
+    /// What each of its runs may use. Default: no limits.
+    pub limits: Limits,
 }
 
 impl std::fmt::Debug for Agent {

@@ -12,7 +12,7 @@ use runwire_bridge::{
     COALESCE_MILLIS, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder, Replayed, kind,
     started_members,
 };
-use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, Timestamp};
+use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentStatus, Timestamp};
 use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate, Store};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::answers::LeftOut;
 use crate::clock::now;
 use crate::limits::{Begun, Budget, Reached};
+use crate::retry::RetryPolicy;
 use crate::said::{self, within_depth};
 use crate::segment::Segment;
 
@@ -61,18 +62,31 @@ enum Phase {
     /// Nothing of this exchange is in the log yet.
     Waiting(LogState),
     Recording(Recorder),
-    /// The exchange is over.
+    /// The attempt failed and another follows: it begins from here, in a [`RunCore`] of its own.
+    GivenUp(LogState),
+    /// The exchange is over, or its next attempt has another [`RunCore`].
     Over,
+}
+
+/// What became of an attempt that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The exchange is over with it.
+    Exchange,
+    /// Another attempt at the exchange follows.
+    Attempt,
 }
 
 struct Inner {
     phase: Phase,
-    appender: Appender,
+    /// `None` once the next attempt has it.
+    appender: Option<Appender>,
     /// Asked to stop, perhaps before it began.
     stopping: bool,
 }
 
 /// What `run.start` says of a run, known before it begins.
+#[derive(Clone)]
 pub(crate) struct Identity {
     pub agent_id: String,
     pub agent_revision_id: Option<String>,
@@ -92,7 +106,7 @@ pub(crate) struct RunCore {
     inner: Mutex<Inner>,
     progress: Progress,
     /// What the run may use.
-    budget: Budget,
+    budget: Arc<Budget>,
     /// Cancelled when the run is asked to stop; the exchange has it too.
     stop: CancellationToken,
     /// Wakes [`RunCore::flush_when_due`] when deltas begin to wait.
@@ -110,8 +124,50 @@ impl RunCore {
         stop: CancellationToken,
     ) -> Arc<RunCore> {
         let progress = appender.progress();
-        let inner = Mutex::new(Inner { phase: Phase::Waiting(state), appender, stopping: false });
+        let inner = Mutex::new(Inner { phase: Phase::Waiting(state), appender: Some(appender), stopping: false });
+        let budget = Arc::new(budget);
         Arc::new(RunCore { identity, input, left_out, inner, progress, budget, stop, pending: Notify::new() })
+    }
+
+    /// The next attempt at the exchange, after this one [ended](Ended::Attempt) so; whoever still has a handle of this one
+    /// writes nothing any more. A stop that was asked for meanwhile goes over to it.
+    ///
+    /// `None` when no attempt follows this one.
+    pub(crate) fn next_attempt(&self) -> Option<Arc<RunCore>> {
+        let mut inner = self.lock();
+        let Phase::GivenUp(_) = inner.phase else { return None };
+        let Phase::GivenUp(state) = std::mem::replace(&mut inner.phase, Phase::Over) else { return None };
+        let next = Inner { phase: Phase::Waiting(state), appender: inner.appender.take(), stopping: inner.stopping };
+        Some(Arc::new(RunCore {
+            identity: self.identity.clone(),
+            input: self.input.clone(),
+            // Told with the first.
+            left_out: LeftOut::default(),
+            inner: Mutex::new(next),
+            progress: self.progress.clone(),
+            budget: self.budget.clone(),
+            stop: self.stop.clone(),
+            pending: Notify::new(),
+        }))
+    }
+
+    /// The attempt that failed last, while the next one has not begun.
+    pub(crate) fn between_attempts(&self) -> Option<u32> {
+        match &self.lock().phase {
+            Phase::Waiting(state) if state.between_attempts() => Some(state.attempt()),
+            _ => None,
+        }
+    }
+
+    /// Which attempt at the run is executed with this, from 1.
+    pub(crate) fn attempt(&self) -> u32 {
+        match &self.lock().phase {
+            // What waits for an answer goes on within its attempt.
+            Phase::Waiting(state) if state.status() != RunStatus::Suspended => state.attempt() + 1,
+            Phase::Waiting(state) | Phase::GivenUp(state) => state.attempt(),
+            Phase::Recording(recorder) => recorder.state().attempt(),
+            Phase::Over => 0,
+        }
     }
 
     pub(crate) fn progress(&self) -> &Progress {
@@ -178,7 +234,7 @@ impl RunCore {
         let mut inner = self.lock();
         inner.stopping = true;
         match &mut inner.phase {
-            Phase::Waiting(_) => true,
+            Phase::Waiting(_) | Phase::GivenUp(_) => true,
             Phase::Recording(recorder) => {
                 recorder.cancelling(now());
                 // The error stays with the run's progress, where the execution sees it.
@@ -218,7 +274,7 @@ impl RunCore {
         let executed = match &self.lock().phase {
             Phase::Waiting(state) => state.executed_ms(now()),
             Phase::Recording(recorder) => recorder.state().executed_ms(now()),
-            Phase::Over => return None,
+            Phase::GivenUp(_) | Phase::Over => return None,
         };
         self.budget.duration().map(|limit| limit.saturating_sub(Duration::from_millis(executed)))
     }
@@ -261,11 +317,29 @@ impl RunCore {
         matches!(self.lock().phase, Phase::Over)
     }
 
-    /// Ends the exchange, once: what comes first counts. A run that was asked to stop ends as cancelled, whatever the
-    /// driver still says.
-    pub(crate) fn end(&self, end: ExchangeEnd) -> Result<(), WriteError> {
+    /// Ends the attempt, once: what comes first counts. Where the policy has another attempt for its failure that one
+    /// follows, otherwise the exchange is over. A run that was asked to stop ends as cancelled, whatever the driver still
+    /// says.
+    pub(crate) fn end(&self, end: ExchangeEnd, retry: &RetryPolicy) -> Result<Ended, WriteError> {
+        {
+            let mut inner = self.lock();
+            // Between two attempts a stop needs no attempt in order to end.
+            if let Phase::Waiting(state) = &inner.phase
+                && state.between_attempts()
+                && inner.stopping
+            {
+                let recorder = Recorder::recover(state.clone()).priced(self.budget.pricing());
+                let recorded = recorder.cancel(now(), &[], None);
+                inner.phase = Phase::Over;
+                inner.append(recorded)?;
+                return Ok(Ended::Exchange);
+            }
+        }
         self.begin(None);
         let mut inner = self.lock();
+        if matches!(inner.phase, Phase::GivenUp(_)) {
+            return Err(WriteError::Ended);
+        }
         let Phase::Recording(recorder) = std::mem::replace(&mut inner.phase, Phase::Over) else {
             return Err(WriteError::Ended);
         };
@@ -275,10 +349,20 @@ impl RunCore {
         let recorded = match end {
             ExchangeEnd::Cancelled { usage, agui } => recorder.cancel(now, &usage, agui),
             ExchangeEnd::Completed(completion) => recorder.complete(now, completion),
+            ExchangeEnd::Failed(failure)
+                if !inner.stopping && retry.tries_again(recorder.state().attempt(), &failure) =>
+            {
+                let failure = Failure { segments: SegmentStatus::Abandoned, ..failure };
+                let (recorded, state) = recorder.retry(now, failure);
+                inner.phase = Phase::GivenUp(state);
+                inner.append(recorded)?;
+                return Ok(Ended::Attempt);
+            }
             ExchangeEnd::Failed(failure) => recorder.fail(now, failure),
             ExchangeEnd::Suspended(suspension) => recorder.suspend(now, suspension).0,
         };
-        Ok(inner.append(recorded)?)
+        inner.append(recorded)?;
+        Ok(Ended::Exchange)
     }
 
     /// Writes deltas that have waited long enough, for as long as it is polled. Never completes.
@@ -301,7 +385,8 @@ impl Inner {
     }
 
     fn append(&mut self, recorded: Recorded) -> Result<(), AppendError> {
-        self.appender.enqueue(to_append(recorded))
+        let appender = self.appender.as_mut().ok_or(AppendError::Ended)?;
+        appender.enqueue(to_append(recorded))
     }
 }
 

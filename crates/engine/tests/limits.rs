@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, ToolOutput};
-use runwire_engine::{Agent, Engine, EngineOptions, Exchange, Limits, Price, Prices, RunWriter, Starting, WriteError};
+use runwire_engine::{
+    Agent, AgentPolicy, Engine, EngineOptions, Exchange, Limits, Price, Prices, RunWriter, Starting, WriteError,
+};
 use runwire_frame::{Data, EndStatus, ErrorCode, Frame, RunStatus, Usage};
 use runwire_store::{Store, StoreOptions};
 
@@ -71,7 +73,7 @@ fn caller(calls: usize, made: Arc<AtomicUsize>) -> Agent {
 }
 
 fn limited(agent: Agent, limits: Limits) -> Agent {
-    Agent { limits, ..agent }
+    Agent { policy: AgentPolicy { limits, ..AgentPolicy::default() }, ..agent }
 }
 
 /// What the log says of its end: the code of its one error, if there is one, and the statuses that the run reached.

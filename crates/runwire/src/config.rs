@@ -11,14 +11,15 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use runwire_agui::AgentCapabilities;
 use runwire_engine::drivers::{AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions};
-use runwire_engine::{Agent, Driver, Limits, Prices};
+use runwire_engine::{Agent, AgentPolicy, Driver, Prices};
 use runwire_server::Tokens;
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
 
 use self::spending::{LIMITS, LimitsTable, PRICE, PRICES, PricesTable};
 use crate::cli::{ListenArgs, SyncMode};
-use crate::{duration, size};
+use crate::policy::{RETRY, RetryTable};
+use crate::{duration, policy, size};
 
 /// What the file may say.
 #[derive(Debug, Default, Deserialize)]
@@ -32,6 +33,8 @@ pub struct File {
     cancel_grace: Option<Duration>,
     #[serde(deserialize_with = "duration::optional")]
     shutdown_grace: Option<Duration>,
+    #[serde(deserialize_with = "duration::optional")]
+    orphan_check: Option<Duration>,
     #[serde(deserialize_with = "duration::optional")]
     stream_max_age: Option<Duration>,
     retention: RetentionTable,
@@ -73,6 +76,7 @@ struct AgentTable {
     retention: Option<RetentionTable>,
     #[serde(default)]
     limits: LimitsTable,
+    retry: Option<RetryTable>,
     // demo
     #[serde(default, deserialize_with = "duration::optional")]
     pace: Option<Duration>,
@@ -123,6 +127,7 @@ const TOP: &[&str] = &[
     "cors_origins",
     "cancel_grace",
     "shutdown_grace",
+    "orphan_check",
     "stream_max_age",
     "retention",
     "prices",
@@ -131,7 +136,7 @@ const TOP: &[&str] = &[
 ];
 const KEEP: &[&str] = &["max_age", "max_runs", "max_bytes"];
 const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
-const EVERY_AGENT: &[&str] = &["driver", "description", "retention", "limits"];
+const EVERY_AGENT: &[&str] = &["driver", "description", "retention", "retry", "limits"];
 const DRIVERS: &[(&str, &[&str])] = &[
     ("demo", &["pace", "repeat"]),
     ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "protocol_version", "binding", "capabilities"]),
@@ -151,6 +156,8 @@ pub struct Settings {
     pub cancel_grace: Duration,
     /// How long runs have when the server stops.
     pub shutdown_grace: Duration,
+    /// How often runs are looked for that nobody has in hand.
+    pub orphan_check: Duration,
     /// After how long a connection is recycled.
     pub stream_max_age: Option<Duration>,
     /// Which runs it keeps.
@@ -202,12 +209,16 @@ impl Settings {
             cors_origins: origins(file.cors_origins)?,
             cancel_grace: file.cancel_grace.unwrap_or(Duration::from_secs(5)),
             shutdown_grace: file.shutdown_grace.unwrap_or(Duration::from_secs(10)),
+            orphan_check: file.orphan_check.unwrap_or(Duration::from_secs(30)),
             stream_max_age: file.stream_max_age,
             retention: retention(&file.retention, &file.agents),
             prices: prices.map(Arc::new),
             agents,
             tokens: tokens(&file.tokens)?,
         };
+        if settings.orphan_check.is_zero() {
+            bail!("orphan_check: with no time between two looks the server would do nothing else");
+        }
         if settings.stream_max_age.is_some_and(|age| age < Duration::from_secs(1)) {
             bail!("stream_max_age: below 1s a reader would be sent away before it has read anything");
         }
@@ -229,8 +240,8 @@ pub fn demo_agent() -> Agent {
         id: "demo".to_owned(),
         revision: Some(revision("demo")),
         description: Some("The built-in agent: measures your prompt, and needs no model".to_owned()),
-        limits: Limits::default(),
         driver: Arc::new(DemoDriver::default()),
+        policy: AgentPolicy::default(),
     }
 }
 
@@ -280,6 +291,9 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
         }
         if let Some(limits) = agent.get("limits").and_then(toml::Value::as_table) {
             known(&format!("{place}limits."), limits, LIMITS, &[])?;
+        }
+        if let Some(retry) = agent.get("retry").and_then(toml::Value::as_table) {
+            known(&format!("{place}retry."), retry, RETRY, &[])?;
         }
     }
     for (i, token) in table.get("tokens").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
@@ -348,10 +362,13 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
         }
     };
     // What the environment holds is no part of the configuration, so a new secret is no new revision.
-    // Nor is what is kept of its runs a part of what it does.
-    let revision = Some(revision(&format!("{:?}", AgentTable { retention: None, ..table.clone() })));
+    // Nor is what is kept of its runs, when they are tried again, or what they may use, a part of what it does.
+    let table_of_revision =
+        AgentTable { retention: None, retry: None, limits: LimitsTable::default(), ..table.clone() };
+    let revision = Some(revision(&format!("{table_of_revision:?}")));
     let limits = table.limits.limits(priced).context("limits")?;
-    Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), limits, driver })
+    let policy = policy::of(table.retry.as_ref(), limits)?;
+    Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver, policy })
 }
 
 /// What an agent is said to be able to do, in AG-UI's own terms.
@@ -453,6 +470,7 @@ mod tests {
             ("[agents.a]\ndriver = \"agui\"\nulr = \"http://x/\"", "`agents.a.ulr`", "`url`"),
             ("[agents.a]\ndriver = \"demo\"\npacee = \"1s\"", "`agents.a.pacee`", "`pace`"),
             ("[agents.a]\ndriver = \"agiu\"", "`agiu`", "`agui`"),
+            ("[agents.a]\ndriver = \"demo\"\nretry = { attempts = 2 }", "`agents.a.retry.attempts`", "`max_attempts`"),
             ("[[tokens]]\nname = \"a\"\ntokn = \"t\"", "`tokens[0].tokn`", "`token`"),
         ] {
             let error = error(text);
@@ -477,6 +495,10 @@ mod tests {
             ("[retention]\nmax_bytes = \"much\"", "`much`"),
             ("[retention]\nmax_runs = -1", "max_runs"),
             ("stream_max_age = \"0s\"", "stream_max_age"),
+            ("orphan_check = \"0s\"", "orphan_check"),
+            ("[agents.a]\ndriver = \"demo\"\nretry = { max_attempts = 0 }", "retry.max_attempts"),
+            ("[agents.a]\ndriver = \"demo\"\nretry = { backoff = \"2s\", max_backoff = \"1s\" }", "retry.max_backoff"),
+            ("[agents.a]\ndriver = \"demo\"\nretry = { codes = [\"MODEL\"] }", "MODEL_ERROR"),
             ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nidle_timeout = \"0s\"", "idle_timeout"),
             ("[agents.\"a/b\"]\ndriver = \"demo\"", "agents.a/b"),
             ("[agents.a]\ndriver = \"agui\"", "`url` is missing"),
@@ -531,7 +553,7 @@ mod tests {
         let text = "[prices]\ncurrency = \"EUR\"\n[[prices.models]]\nmodel = \"m*\"\ninput = \"0.1\"\noutput = 3\n\
                     [agents.a]\ndriver = \"demo\"\nlimits = { cost = \"0.30\", duration = \"5m\", tokens = 7 }";
         let settings = settings(text).unwrap();
-        let limits = &settings.agents[0].limits;
+        let limits = &settings.agents[0].policy.limits;
         assert_eq!(limits.cost.map(|cost| cost.to_string()), Some("0.30".to_owned()));
         assert_eq!(
             (limits.duration, limits.tokens, limits.model_calls),
@@ -545,6 +567,16 @@ mod tests {
         let revision = |text: &str| settings(text).unwrap().agents[0].revision.clone();
         let agent = "[agents.a]\ndriver = \"demo\"\n";
         assert_eq!(revision(agent), revision(&format!("{agent}retention = {{ max_runs = 1 }}")));
+    }
+
+    #[test]
+    fn an_agents_failures_are_tried_again_as_its_table_says_and_by_default_not() {
+        let retry = |text: &str| settings(text).unwrap().agents[0].policy.retry.clone();
+        assert_eq!(retry("[agents.a]\ndriver = \"demo\"").max_attempts, 1);
+        let text = "[agents.a]\ndriver = \"demo\"\n[agents.a.retry]\nmax_attempts = 4\nbackoff = \"2m\"\ncodes = [\"TIMEOUT\"]";
+        let policy = retry(text);
+        assert_eq!((policy.max_attempts, policy.max_backoff), (4, Duration::from_secs(120)));
+        assert_eq!(policy.codes, Some(vec![runwire_frame::ErrorCode::Timeout]));
     }
 
     #[test]

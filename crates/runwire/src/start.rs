@@ -29,7 +29,7 @@ pub struct Running {
     serving: JoinHandle<()>,
 }
 
-/// Opens the store, brings what was left behind to its end, listens and serves.
+/// Opens the store, goes on with what was left behind or ends it, listens and serves.
 pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     signals::survive_file_size_limit();
     let path = settings.store.clone();
@@ -39,11 +39,16 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     };
     let options = StoreOptions { sync, ..StoreOptions::default() };
     let store = tokio::task::spawn_blocking(move || Store::open(&path, options)).await??;
-    let options =
-        EngineOptions { cancel_grace: settings.cancel_grace, retention: settings.retention, prices: settings.prices };
+    let options = EngineOptions {
+        cancel_grace: settings.cancel_grace,
+        orphan_check: settings.orphan_check,
+        retention: settings.retention,
+        prices: settings.prices,
+    };
     let engine = Engine::new(store.clone(), settings.agents, options);
     let recovered = engine.recover().await.context("runs that were left behind cannot be brought to their end")?;
     engine.sweep_regularly();
+    engine.watch_for_orphans();
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("{} cannot be listened on", settings.listen))?;

@@ -195,7 +195,10 @@ impl Engine {
         }
         let appender = store.take_ownership(run_id).await?;
         if answers {
-            return Ok(TakenUp::Continues(Continued { state: log.state, interrupts, left_out }, appender));
+            return Ok(TakenUp::Continues(
+                Continued { state: log.state, resumed: true, interrupts, left_out },
+                appender,
+            ));
         }
         ask_again(log, &open, input, appender).await?;
         let record = store.run(run_id).await?;
