@@ -228,7 +228,7 @@ impl Connection {
     async fn send_frames(&mut self, mut tail: Tail) -> Close {
         let options = self.app.options().clone();
         let closing = self.app.inner.closing.clone();
-        let mut ping = tokio::time::interval_at(Instant::now() + options.keep_alive, options.keep_alive);
+        let mut ping = self.app.inner.keep_alives.begin();
         let mut heard = Instant::now();
         let ends_at = options.stream_max_age.map(|age| Instant::now() + age);
         loop {
