@@ -17,6 +17,8 @@ export interface Backoff {
 export type FollowErrorCode =
   /** The token is missing or not accepted (HTTP 401, 403; WebSocket 4401). */
   | "UNAUTHORIZED"
+  /** The first message of a WebSocket came too late (4401), ten times in a row. Nobody looked at the token. */
+  | "AUTH_LATE"
   /** No such run, or not one that the token may see (HTTP 404; WebSocket 4404). */
   | "RUN_NOT_FOUND"
   /** What comes after the cursor is no longer kept (HTTP 410); `oldest` is what is left. */

@@ -19,6 +19,10 @@ const IDLE_MS = 45_000;
 
 const MAX_EVENT_BYTES = 64 * 1024 * 1024;
 
+/** So many WebSockets in a row may end because the first message came too late: a line or a machine that is slow recovers,
+ * something on the way that lets no message through does not. */
+const LATE_MAX = 10;
+
 /** Most characters that wait for a slow caller over a WebSocket. Behind that, the socket is left and opened again later. */
 const MAX_QUEUED_CHARACTERS = 8 * 1024 * 1024;
 
@@ -595,6 +599,8 @@ class FrameReading {
   #previous;
   /** The cursor at which the order of the frames was last found broken, until a frame is delivered. */
   #brokenAt;
+  /** How many connections ended because the first message came too late, since the server last took one. */
+  #late = 0;
   ended = false;
 
   constructor({
@@ -668,7 +674,11 @@ class FrameReading {
 
   /** Judges what came: the next frame, or nothing to be delivered. */
   take({ data: body }) {
-    if (body === undefined) return undefined;
+    if (body === undefined) {
+      // Pings come only behind a first message that was taken.
+      this.#late = 0;
+      return undefined;
+    }
     if (body.length > this.#maxEventBytes) {
       throw new FollowError(
         "TOO_LARGE",
@@ -681,6 +691,7 @@ class FrameReading {
       const message = `frame ${frame.seq} is of run \`${frame.run_id}\`, and ${this.#what} is followed`;
       throw new FollowError("WRONG_RUN", message, { cursor: this.cursor });
     }
+    this.#late = 0;
     const fresh = this.#previous === undefined;
     if (fresh ? frame.seq > this.cursor + 1 : frame.seq !== this.#previous + 1) this.#outOfOrder(frame.seq);
     this.#previous = frame.seq;
@@ -739,6 +750,13 @@ class FrameReading {
     const more = { oldest, head, cursor: this.cursor };
     if (oldest !== undefined) return refused(410, this.#what, said, more);
     if (head !== undefined) return refused(416, this.#what, said, more);
+    if (code === "AUTH_FAILED" && retryable === true) {
+      // The first message came too late, and nothing is said of the token.
+      this.#late += 1;
+      if (this.#late < LATE_MAX) return new Cut(`the server reported ${said}`);
+      const message = `the server did not get the first message of the WebSocket in time, ${this.#late} times in a row: ${said}`;
+      return new FollowError("AUTH_LATE", message, more);
+    }
     if (code === "AUTH_FAILED" || code === "MALFORMED_FRAME") return refused(401, this.#what, said, more);
     if (code === "RUN_NOT_FOUND") return refused(404, this.#what, said, more);
     if (code === "PROTOCOL_UNSUPPORTED")

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use runwire_agui::SseEncoder;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Instant, Interval, Sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::app::App;
@@ -45,9 +45,9 @@ pub(crate) enum StreamError {
 struct Sending<S> {
     source: S,
     first: Option<Bytes>,
-    keep_alive: Duration,
-    /// Elapses when a comment is due.
-    silence: Pin<Box<Sleep>>,
+    /// When a comment is due: whatever was sent in between, so that not all readers of a run that falls silent get theirs
+    /// at once.
+    keep_alive: Interval,
     ends_at: Option<Instant>,
     /// Elapses at `ends_at`.
     old: Option<Pin<Box<Sleep>>>,
@@ -55,7 +55,7 @@ struct Sending<S> {
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-/// Sends what the source gives, comments in silence, and ends cleanly between events when the connection is old enough
+/// Sends what the source gives, a comment every so often, and ends cleanly between events when the connection is old enough
 /// or the server goes.
 pub(crate) fn respond(app: &App, source: impl Source) -> Response {
     respond_until(app, source, app.options().stream_max_age)
@@ -75,8 +75,7 @@ fn respond_until(app: &App, source: impl Source, max_age: Option<Duration>) -> R
     let sending = Sending {
         source,
         first: Some(first.into()),
-        keep_alive: options.keep_alive,
-        silence: Box::pin(sleep(options.keep_alive)),
+        keep_alive: app.inner.keep_alives.begin(),
         ends_at,
         old: ends_at.map(|end| Box::pin(sleep_until(end))),
         closed: Box::pin(closing.clone().cancelled_owned()),
@@ -99,7 +98,6 @@ impl<S: Source> Sending<S> {
         if self.closing.is_cancelled() || self.ends_at.is_some_and(|end| Instant::now() >= end) {
             return None;
         }
-        self.silence.as_mut().reset(Instant::now() + self.keep_alive);
         let old = async {
             match &mut self.old {
                 Some(old) => old.await,
@@ -117,7 +115,7 @@ impl<S: Source> Sending<S> {
             },
             () = &mut self.closed => None,
             () = old => None,
-            () = &mut self.silence => {
+            _ = self.keep_alive.tick() => {
                 let mut comment = Vec::new();
                 SseEncoder::encode_comment(&mut comment, "");
                 Some(Ok(comment.into()))

@@ -14,6 +14,7 @@ mod event_stream;
 mod frame_stream;
 mod history;
 mod history_reader;
+mod keep_alive;
 mod openness;
 mod patient_socket;
 mod problem;

@@ -106,7 +106,7 @@ async fn healthz() -> Response {
 
 /// The store takes and gives what it is asked.
 async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
-    match app.store().health() {
+    match app.store().ready().await {
         Ok(()) => Ok(Json(json!({ "status": "ready" })).into_response()),
         Err(error) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not ready", error.reason())),
     }

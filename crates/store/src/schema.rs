@@ -8,6 +8,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::error::OpenError;
+use crate::standing::WAL_KEPT_BYTES;
 use crate::store::{StoreOptions, Sync};
 
 /// Marks a SQLite file as a Runwire store ("RWir"), so that another program's database is never written to.
@@ -182,10 +183,12 @@ pub(crate) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connect
     };
     conn.pragma_update(None, "synchronous", synchronous).map_err(sqlite)?;
     // After a burst the log would otherwise keep its largest size for ever.
-    conn.pragma_update_and_check(None, "journal_size_limit", 64 * 1024 * 1024, |_| Ok(())).map_err(sqlite)?;
+    conn.pragma_update_and_check(None, "journal_size_limit", WAL_KEPT_BYTES as i64, |_| Ok(())).map_err(sqlite)?;
     if let Some(max_bytes) = options.max_bytes {
         limit(&conn, max_bytes).map_err(sqlite)?;
     }
+    // The first read opens the write-ahead log, so that from here on both files are there.
+    conn.query_row("SELECT schema_version FROM meta", [], |_| Ok(())).map_err(sqlite)?;
     Ok(conn)
 }
 
@@ -195,6 +198,9 @@ pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let conn = Connection::open_with_flags(path, flags)?;
     prepare(&conn)?;
     conn.pragma_update(None, "query_only", true)?;
+    // SQLite opens the write-ahead log with the first read, by its name. That must not be at a time when another file may
+    // have it.
+    conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(conn)
 }
 
