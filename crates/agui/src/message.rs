@@ -31,6 +31,11 @@ impl TextMessageRole {
             Self::User => "user",
         }
     }
+
+    /// The role of that name on the wire.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        [Self::Assistant, Self::User, Self::Developer, Self::System].into_iter().find(|role| role.as_str() == name)
+    }
 }
 
 /// The one role of a reasoning message.
