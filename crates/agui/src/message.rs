@@ -1,5 +1,7 @@
 //! The messages of a conversation, and the parts they are made of.
 
+mod reading;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -57,7 +59,7 @@ pub enum ToolRole {
 }
 
 /// Any message of a conversation, told apart by its role.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum Message {
     /// Instructions from the application's developer.
@@ -368,7 +370,7 @@ object! {
 }
 
 /// What a user sent or a tool returned: plain text, or an ordered list of parts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Content {
     /// Plain text.
