@@ -3,9 +3,10 @@
 //! A chain of places: putting a tool's answer behind the call that it answers moves nothing, and neither does anything
 //! else that a stream can ask for, so the cost of a stream is linear in its length.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use crate::message::{Message, ToolCall, ToolMessage};
+use crate::places::Places;
 
 /// Where a message stands.
 pub(crate) type Place = usize;
@@ -24,7 +25,7 @@ pub(crate) struct Conversation {
     entries: Vec<Entry>,
     first: Option<Place>,
     last: Option<Place>,
-    by_id: HashMap<String, Place>,
+    by_id: Places,
     /// The message that holds a tool call, and the call's place on it.
     by_call: HashMap<String, (Place, usize)>,
     /// What was looked up last. A stream extends one message or call many times in a row, and comparing an id is cheaper
@@ -50,7 +51,7 @@ impl Conversation {
     }
 
     /// Gives up the messages by place, and where each id is. Only of a conversation whose order is that of the places.
-    pub(crate) fn into_places(self) -> (Vec<Option<Message>>, HashMap<String, Place>) {
+    pub(crate) fn into_places(self) -> (Vec<Option<Message>>, Places) {
         (self.entries.into_iter().map(|entry| Some(entry.message)).collect(), self.by_id)
     }
 
@@ -70,7 +71,7 @@ impl Conversation {
 
     /// A conversation that has room for so many messages.
     pub(crate) fn with_capacity(messages: usize) -> Self {
-        Self { entries: Vec::with_capacity(messages), by_id: HashMap::with_capacity(messages), ..Self::default() }
+        Self { entries: Vec::with_capacity(messages), by_id: Places::with_capacity(messages), ..Self::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -81,7 +82,7 @@ impl Conversation {
     pub(crate) fn find(&self, id: &str) -> Option<Place> {
         match self.entries.get(self.last_found) {
             Some(entry) if entry.message.id() == id => Some(self.last_found),
-            _ => self.by_id.get(id).copied(),
+            _ => self.by_id.find(id, |place| self.entries[place].message.id() == id),
         }
     }
 
@@ -171,7 +172,7 @@ impl Conversation {
 
     fn add(&mut self, message: Message) -> Place {
         let place = self.entries.len();
-        self.by_id.insert(message.id().to_owned(), place);
+        self.by_id.set(message.id(), place, |place| self.entries[place].message.id() == message.id());
         self.note_calls(place, &message);
         self.entries.push(Entry { message, next: None, last_answer: None });
         // The latest of several messages with one id is the one that counts.

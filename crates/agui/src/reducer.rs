@@ -8,6 +8,7 @@ use crate::events::{
     ActivityDelta, ActivitySnapshot, ReasoningEncryptedValue, ReasoningEncryptedValueSubtype, ReasoningMessageStart,
     TextMessageStart, ToolCallResult, ToolCallStart,
 };
+use crate::flat::ItemKind;
 use crate::input::RunAgentInput;
 use crate::message::{
     ActivityMessage, AssistantMessage, Content, DeveloperMessage, FunctionCall, Message, ReasoningMessage,
@@ -66,6 +67,18 @@ impl Reducer {
             _ => None,
         };
         let result = plain.unwrap_or_else(|| self.apply_any(event));
+        let (rule, message) = result.err()?;
+        Some(Warning { rule, message, event: index, path: None })
+    }
+
+    /// Applies what continues an item, or with no `delta` closes it: as [`Reducer::apply`] does with the event that says no
+    /// more than this.
+    pub(crate) fn extend(&mut self, kind: ItemKind, id: &str, delta: Option<&str>, index: usize) -> Option<Warning> {
+        let result = match (kind, delta) {
+            (ItemKind::ToolCall, delta) => self.tool_call_delta(id, delta.unwrap_or_default(), None),
+            (ItemKind::Text | ItemKind::Reasoning, Some(delta)) => self.text_delta(id, delta, None),
+            (ItemKind::Text | ItemKind::Reasoning, None) => self.text_metadata(id, None),
+        };
         let (rule, message) = result.err()?;
         Some(Warning { rule, message, event: index, path: None })
     }
@@ -330,7 +343,8 @@ impl Reducer {
         let mut messages = Vec::with_capacity(held.len().max(restated.len()));
         let (mut restated, places) = restated.into_places();
         for message in held {
-            if let Some(restatement) = places.get(message.id()).and_then(|&place| restated[place].take()) {
+            let is_at = |place: Place| restated[place].as_ref().is_some_and(|other| other.id() == message.id());
+            if let Some(restatement) = places.find(message.id(), is_at).and_then(|place| restated[place].take()) {
                 messages.push(restatement);
             } else if match message {
                 Message::Activity(_) => !tracks_activities,
