@@ -2,6 +2,7 @@
 
 mod agui;
 mod demo;
+mod relay;
 
 pub use agui::{AguiDriver, AguiOptions, AguiSetupError, Binding};
 pub use demo::{DemoDriver, DemoOptions};
