@@ -36,6 +36,26 @@ pub enum ExchangeEnd {
     Failed(Failure),
 }
 
+/// What is missing of a stream that did not tell how the requested run ended. It reads on behind whose stream it is: "the
+/// agent's …".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Truncation {
+    /// It said nothing.
+    #[error("stream was truncated: it ended without any event")]
+    Empty,
+    /// The requested run started, and did not end.
+    #[error("stream was truncated: it ended without a terminal event (RUN_FINISHED or RUN_ERROR)")]
+    InRun,
+    /// There were other runs, and not the requested one.
+    #[error("stream ended without RUN_STARTED of the requested run `{wanted}`; the last run in it was `{last}`")]
+    OtherRuns {
+        /// The requested run.
+        wanted: String,
+        /// The last of the others.
+        last: String,
+    },
+}
+
 /// What to do with an event.
 #[derive(Debug)]
 pub enum UpstreamStep {
@@ -133,24 +153,26 @@ impl Upstream {
     /// The stream ended. When the requested run did not end in it, or never started, that is a `CHANNEL_ERROR` failure:
     /// a truncation is never a success.
     pub fn finish(self) -> ExchangeEnd {
-        if let (Phase::Before, Some(error)) = (&self.phase, &self.outside) {
-            return ExchangeEnd::Failed(failed(error, None));
+        self.reported().unwrap_or_else(|truncation| {
+            let message = format!("the upstream agent's {truncation}");
+            ExchangeEnd::Failed(Failure::new(ErrorCode::ChannelError, message))
+        })
+    }
+
+    /// The stream ended: how the requested run ended in it, for whoever calls a truncation by another code.
+    ///
+    /// # Errors
+    /// When the requested run did not end in it, or never started.
+    pub fn reported(self) -> Result<ExchangeEnd, Truncation> {
+        match (self.phase, self.outside) {
+            (Phase::Ended(ended), _) => Ok(ended.end),
+            (Phase::Before, Some(error)) => Ok(ExchangeEnd::Failed(failed(&error, None))),
+            (Phase::InRun, _) => Err(Truncation::InRun),
+            (Phase::Before | Phase::InEarlierRun, _) => Err(match self.other_runs.into_iter().next_back() {
+                None => Truncation::Empty,
+                Some(last) => Truncation::OtherRuns { wanted: self.run_id, last },
+            }),
         }
-        let message = match self.phase {
-            Phase::Ended(ended) => return ended.end,
-            Phase::InRun => "the upstream agent's stream was truncated: it ended without a terminal event \
-                             (RUN_FINISHED or RUN_ERROR)"
-                .to_owned(),
-            Phase::Before | Phase::InEarlierRun => match self.other_runs.last() {
-                None => "the upstream agent's stream was truncated: it ended without any event".to_owned(),
-                Some(other) => format!(
-                    "the upstream agent's stream ended without RUN_STARTED of the requested run `{}`; the last run in \
-                     it was `{other}`",
-                    self.run_id
-                ),
-            },
-        };
-        ExchangeEnd::Failed(Failure::new(ErrorCode::ChannelError, message))
     }
 
     fn end(&mut self, end: ExchangeEnd, finished: Option<RunFinished>) {

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use runwire_agui::AgentCapabilities;
-use runwire_engine::drivers::{AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions};
+use runwire_engine::drivers::{
+    AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions, ExecDriver, ExecOptions, Output,
+};
 use runwire_engine::{Agent, AgentPolicy, Driver, Prices};
 use runwire_server::Tokens;
 use runwire_store::{Keep, Retention};
@@ -91,8 +93,33 @@ struct AgentTable {
     idle_timeout: Option<Duration>,
     protocol_version: Option<String>,
     binding: Option<BindingWord>,
+    // exec
+    #[serde(default)]
+    command: Vec<String>,
+    dir: Option<PathBuf>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    output: Option<OutputWord>,
+    #[serde(default, deserialize_with = "duration::optional")]
+    timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "duration::optional")]
+    kill_grace: Option<Duration>,
+    #[serde(default, deserialize_with = "size::optional")]
+    max_output_bytes: Option<u64>,
+    #[serde(default, deserialize_with = "size::optional")]
+    max_memory: Option<u64>,
+    // several
+    idempotent: Option<bool>,
     #[serde(default)]
     capabilities: toml::Table,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OutputWord {
+    Auto,
+    Agui,
+    Text,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -140,6 +167,21 @@ const EVERY_AGENT: &[&str] = &["driver", "description", "retention", "retry", "l
 const DRIVERS: &[(&str, &[&str])] = &[
     ("demo", &["pace", "repeat"]),
     ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "protocol_version", "binding", "capabilities"]),
+    (
+        "exec",
+        &[
+            "command",
+            "dir",
+            "env",
+            "output",
+            "timeout",
+            "kill_grace",
+            "max_output_bytes",
+            "max_memory",
+            "idempotent",
+            "capabilities",
+        ],
+    ),
 ];
 
 /// How a server is set up.
@@ -337,6 +379,7 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
                 repeat: table.repeat.unwrap_or(defaults.repeat),
             }))
         }
+        "exec" => Arc::new(exec(table)?),
         _ => {
             let Some(url) = &table.url else { bail!("`url` is missing: the address of the upstream agent") };
             let mut options = AguiOptions::new(url);
@@ -369,6 +412,32 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
     let limits = table.limits.limits(priced).context("limits")?;
     let policy = policy::of(table.retry.as_ref(), limits)?;
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver, policy })
+}
+
+fn exec(table: &AgentTable) -> anyhow::Result<ExecDriver> {
+    if table.command.is_empty() {
+        bail!("`command` is missing: the program and its arguments, such as [\"python3\", \"agent.py\"]");
+    }
+    let mut options = ExecOptions::new(&table.command);
+    options.dir.clone_from(&table.dir);
+    for (name, value) in &table.env {
+        options.env.push((name.clone(), from_environment(value).context(format!("env.{name}"))?));
+    }
+    options.output = match table.output {
+        None | Some(OutputWord::Auto) => Output::Auto,
+        Some(OutputWord::Agui) => Output::Agui,
+        Some(OutputWord::Text) => Output::Text,
+    };
+    options.timeout = table.timeout;
+    if table.timeout.is_some_and(|limit| limit.is_zero()) {
+        bail!("timeout: with no time at all every run would fail");
+    }
+    options.kill_grace = table.kill_grace.unwrap_or(options.kill_grace);
+    options.max_output_bytes = table.max_output_bytes.unwrap_or(options.max_output_bytes);
+    options.max_memory = table.max_memory;
+    options.idempotent = table.idempotent.unwrap_or(options.idempotent);
+    options.capabilities = capabilities(&table.capabilities)?;
+    Ok(ExecDriver::new(options)?)
 }
 
 /// What an agent is said to be able to do, in AG-UI's own terms.
@@ -471,6 +540,7 @@ mod tests {
             ("[agents.a]\ndriver = \"demo\"\npacee = \"1s\"", "`agents.a.pacee`", "`pace`"),
             ("[agents.a]\ndriver = \"agiu\"", "`agiu`", "`agui`"),
             ("[agents.a]\ndriver = \"demo\"\nretry = { attempts = 2 }", "`agents.a.retry.attempts`", "`max_attempts`"),
+            ("[agents.a]\ndriver = \"exec\"\ncomand = [\"x\"]", "`agents.a.comand`", "`command`"),
             ("[[tokens]]\nname = \"a\"\ntokn = \"t\"", "`tokens[0].tokn`", "`token`"),
         ] {
             let error = error(text);
@@ -502,6 +572,15 @@ mod tests {
             ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nidle_timeout = \"0s\"", "idle_timeout"),
             ("[agents.\"a/b\"]\ndriver = \"demo\"", "agents.a/b"),
             ("[agents.a]\ndriver = \"agui\"", "`url` is missing"),
+            ("[agents.a]\ndriver = \"exec\"", "`command` is missing"),
+            ("[agents.a]\ndriver = \"exec\"\ncommand = [\"\"]", "`command` is empty"),
+            ("[agents.a]\ndriver = \"exec\"\ncommand = [\"x\"]\noutput = \"sse\"", "auto"),
+            ("[agents.a]\ndriver = \"exec\"\ncommand = [\"x\"]\ntimeout = \"0s\"", "timeout"),
+            ("[agents.a]\ndriver = \"exec\"\ncommand = [\"x\"]\nmax_memory = \"lots\"", "`lots`"),
+            (
+                "[agents.a]\ndriver = \"exec\"\ncommand = [\"x\"]\nenv = { A = \"${RUNWIRE_TEST_UNSET}\" }",
+                "RUNWIRE_TEST_UNSET",
+            ),
             ("[agents.a]\ndriver = \"agui\"\nurl = \"ftp://x/\"", "ftp"),
             (
                 "[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nprotocol_version = \"0.1.9\"",

@@ -1,30 +1,27 @@
 //! `agui`: an agent that exists already, behind an AG-UI endpoint of its own.
 //!
-//! The upstream agent sees one ordinary AG-UI request, which is held to what a client owes before it is sent. What it answers goes through the whole consumer pipeline before a
-//! byte of it reaches the log: what breaks AG-UI's rules fails this run with `CHANNEL_ERROR`, naming the rule and the
-//! event, and everything recorded before stays.
+//! The upstream agent sees one ordinary AG-UI request, which is held to what a client owes before it is sent. What becomes
+//! of its answer is the [`Relay`]'s business.
 
 mod body;
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use runwire_agui::{
-    AgentCapabilities, AgentVersion, Consumer, ConsumerOptions, Event, Outgoing, OutgoingError, OutgoingWarning,
-    Pending, PreparedInput, RunAgentInput,
-};
-use runwire_bridge::{ExchangeEnd, Failure, Ingest, Upstream, UpstreamStep};
-use runwire_frame::{ErrorCode, MAX_VALUE_DEPTH, NoticeLevel};
-use serde_json::{Map, Value, json};
+use runwire_agui::{AgentCapabilities, AgentVersion, RunAgentInput};
+use runwire_bridge::{ExchangeEnd, Failure};
+use runwire_frame::ErrorCode;
 
 pub use self::body::Binding;
 use self::body::BodyReader;
+use super::relay::{MAX_EVENT_BYTES, Prepared, Relay, broken_rule};
 use crate::driver::{Driver, Exchange, Starting};
-use crate::writer::RunWriter;
+
+/// Who speaks, as it is told.
+const WHO: &str = "the upstream agent";
 
 /// How long the end of the stream is waited for once the run has ended in it: a failure may still surface.
 const AFTER_END: Duration = Duration::from_secs(1);
@@ -62,7 +59,7 @@ impl AguiOptions {
             headers: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),
-            max_event_bytes: 16 * 1024 * 1024,
+            max_event_bytes: MAX_EVENT_BYTES,
             agent_version: AgentVersion::default(),
             binding: Binding::default(),
             capabilities: AgentCapabilities::default(),
@@ -173,25 +170,13 @@ impl Driver for AguiDriver {
 }
 
 async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Result<ExchangeEnd, Failure> {
-    let PreparedInput { input, warnings: unsaid } = prepare(shared, &exchange)
-        .map_err(|error| violation(format!("the run input was not sent to the upstream agent: {error}")))?;
-    for warning in &unsaid {
-        tracing::warn!(run_id = %exchange.input.run_id, %warning, "the input for the upstream agent");
-    }
-    let (mut response, mut reader) = request(shared, &input).await?;
-    let mut consumer = Consumer::new(ConsumerOptions { input: Some(input) }).of_agent(shared.options.agent_version);
-    let mut run = Recording {
-        starting: Some(starting),
-        writer: None,
-        unsaid,
-        upstream: Upstream::new(exchange.input.run_id.clone()),
-        exchange,
-        arguments: HashMap::new(),
-        max_arguments: shared.options.max_event_bytes,
-    };
+    let version = shared.options.agent_version;
+    let prepared = Prepared::new(WHO, version, exchange, starting)?;
+    let (mut response, mut reader) = request(shared, &prepared.input).await?;
+    let mut relay = Relay::new(WHO, version, prepared, shared.options.max_event_bytes);
     let mut patience = None;
     loop {
-        let chunk = if run.upstream.has_ended() {
+        let chunk = if relay.has_ended() {
             // One deadline for all of it: an upstream that keeps its connection alive must not keep the run open.
             let until = *patience.get_or_insert_with(|| tokio::time::Instant::now() + AFTER_END);
             match tokio::time::timeout_at(until, response.chunk()).await {
@@ -205,53 +190,18 @@ async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Resu
             Ok(Some(chunk)) => chunk,
             Ok(None) => break,
             // The run had ended; how its connection ends says nothing about it.
-            Err(_) if run.upstream.has_ended() => break,
+            Err(_) if relay.has_ended() => break,
             Err(error) => return Err(broken(&shared.url, error)),
         };
         for event in reader.push(&chunk) {
-            let at = consumer.event_count();
-            let event = event
-                .map_err(|e| violation(format!("the upstream agent's stream cannot be read on at event {at}: {e}")))?;
-            if event.depth() > MAX_VALUE_DEPTH {
-                return Err(violation(format!(
-                    "event {at} of the upstream agent nests more than {MAX_VALUE_DEPTH} levels of JSON, and no frame can \
-                     hold that"
-                )));
-            }
-            let (events, rejected) = match event.push_to(&mut consumer) {
-                Ok(events) => (events, None),
-                Err(rejected) => (rejected.delivered, Some(rejected.violation)),
-            };
-            for event in events {
-                run.take(event).await?;
-            }
-            run.warn(consumer.take_warnings()).await?;
-            if let Some(found) = rejected {
-                return Err(violation(format!(
-                    "the upstream agent broke AG-UI rule `{}` at event {}: {}",
-                    found.rule.as_str(),
-                    found.event,
-                    found.message
-                )));
-            }
+            let event = event.map_err(|e| {
+                let at = relay.next_event();
+                broken_rule(format!("the upstream agent's stream cannot be read on at event {at}: {e}"))
+            })?;
+            relay.push(event).await?;
         }
     }
-    Ok(run.upstream.finish())
-}
-
-/// The input as it is sent. Nothing is sent of one that breaks a client's rules. Answers that nobody asked for are not in
-/// it any more: the engine has left them out.
-fn prepare(shared: &Shared, exchange: &Exchange) -> Result<PreparedInput, OutgoingError> {
-    let pending = exchange.resumed.then(|| {
-        Pending::new().with_interrupts(exchange.interrupts.clone()).on_thread(exchange.input.thread_id.as_str())
-    });
-    let outgoing = Outgoing {
-        agent: shared.options.agent_version,
-        pending: pending.as_ref(),
-        // The answers were in time when the engine took them; what happened since does not make them late.
-        now_unix_millis: i64::MIN,
-    };
-    outgoing.prepare_input(&exchange.input)
+    Ok(relay.finish())
 }
 
 async fn request(shared: &Shared, input: &RunAgentInput) -> Result<(reqwest::Response, BodyReader), Failure> {
@@ -278,7 +228,7 @@ async fn request(shared: &Shared, input: &RunAgentInput) -> Result<(reqwest::Res
     }
     let content_type = sent.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("none").to_owned();
     let Some(reader) = binding.reader(&content_type, shared.options.max_event_bytes) else {
-        return Err(violation(format!(
+        return Err(broken_rule(format!(
             "the upstream agent at {} answered with content type `{content_type}`, where {} was asked for",
             shown(url),
             binding.accept()
@@ -301,93 +251,6 @@ async fn refusal(mut response: reqwest::Response) -> String {
         "" => String::new(),
         text => format!(": {text}"),
     }
-}
-
-/// Writes what the upstream agent says into the run's log.
-struct Recording {
-    starting: Option<Starting>,
-    writer: Option<(RunWriter, Ingest)>,
-    /// What is to be told about the input once the run has begun.
-    unsaid: Vec<OutgoingWarning>,
-    upstream: Upstream,
-    exchange: Exchange,
-    /// Bytes of arguments of the tool calls that are open. A call's arguments are repeated whole in one frame.
-    arguments: HashMap<String, usize>,
-    max_arguments: usize,
-}
-
-impl Recording {
-    async fn take(&mut self, event: Event) -> Result<(), Failure> {
-        match self.upstream.push(event) {
-            UpstreamStep::Hold => {}
-            UpstreamStep::Begin(started, replayed) => {
-                let Some(starting) = self.starting.take() else { return Ok(()) };
-                let writer = starting.begin(Some(&started));
-                let mut ingest = writer.ingest(&self.exchange.input)?;
-                writer.record_replayed(&mut ingest, &replayed).await?;
-                for warning in std::mem::take(&mut self.unsaid) {
-                    let attributes = Map::from_iter([
-                        ("rule".to_owned(), json!(warning.rule.as_str())),
-                        ("message".to_owned(), json!(warning.message)),
-                        ("path".to_owned(), json!(warning.path)),
-                    ]);
-                    writer
-                        .notice(NoticeLevel::Warning, "upstream_input_warning", &warning.message, Some(attributes))
-                        .await?;
-                }
-                self.writer = Some((writer, ingest));
-            }
-            UpstreamStep::Record(event) => {
-                if let Some(too_much) = self.weigh(&event) {
-                    return Err(too_much);
-                }
-                if let Some((writer, ingest)) = &mut self.writer {
-                    writer.record(ingest, &event).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses arguments that no frame should have to hold.
-    fn weigh(&mut self, event: &Event) -> Option<Failure> {
-        match event {
-            Event::ToolCallArgs(args) => {
-                let bytes = self.arguments.entry(args.tool_call_id.clone()).or_default();
-                *bytes += args.delta.len();
-                if *bytes > self.max_arguments {
-                    return Some(violation(format!(
-                        "the arguments of tool call `{}` have more than {} bytes",
-                        args.tool_call_id, self.max_arguments
-                    )));
-                }
-            }
-            Event::ToolCallEnd(end) => {
-                self.arguments.remove(&end.tool_call_id);
-            }
-            _ => {}
-        }
-        None
-    }
-
-    /// What was dropped or stripped on the way in is told, in the log as well as to the operator.
-    async fn warn(&mut self, warnings: Vec<runwire_agui::Warning>) -> Result<(), Failure> {
-        for warning in warnings {
-            tracing::warn!(run_id = %self.exchange.input.run_id, %warning, "the upstream agent's stream");
-            if let Some((writer, _)) = &self.writer {
-                let attributes = match serde_json::to_value(&warning) {
-                    Ok(Value::Object(attributes)) => Some(attributes),
-                    _ => None::<Map<String, Value>>,
-                };
-                writer.notice(NoticeLevel::Warning, "upstream_warning", &warning.to_string(), attributes).await?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn violation(message: String) -> Failure {
-    Failure::new(ErrorCode::ChannelError, message)
 }
 
 fn broken(url: &reqwest::Url, error: reqwest::Error) -> Failure {

@@ -2,6 +2,10 @@
 
 mod agui;
 mod demo;
+mod exec;
+mod lines;
+mod relay;
 
 pub use agui::{AguiDriver, AguiOptions, AguiSetupError, Binding};
 pub use demo::{DemoDriver, DemoOptions};
+pub use exec::{ExecDriver, ExecOptions, ExecSetupError, Output};

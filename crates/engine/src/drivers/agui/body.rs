@@ -1,9 +1,9 @@
 //! The body of an upstream agent's answer, in either of AG-UI's bindings.
 
-use runwire_agui::proto::{self, ProtoDecoder, ProtoEvent};
-use runwire_agui::{Consumer, Event, Rejected, SseDecoder};
-use runwire_frame::json_depth;
-use serde_json::Value;
+use runwire_agui::SseDecoder;
+use runwire_agui::proto::{self, ProtoDecoder};
+
+use crate::drivers::relay::Carried;
 
 /// How an upstream agent is asked to answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,12 +47,6 @@ pub(super) enum BodyReader {
     Protobuf(ProtoDecoder),
 }
 
-/// What stands for one event in a body. It is judged by the consumer, alike for both bindings.
-pub(super) enum Carried {
-    Json(String),
-    Protobuf(ProtoEvent),
-}
-
 impl BodyReader {
     /// What the bytes complete, in order. An error says why the body cannot be read on; nothing comes after it.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Result<Carried, String>> {
@@ -68,34 +62,6 @@ impl BodyReader {
                 .map(|event| event.map(Carried::Protobuf).map_err(|error| error.to_string()))
                 .collect(),
         }
-    }
-}
-
-impl Carried {
-    /// How many levels of JSON the event nests.
-    pub(super) fn depth(&self) -> usize {
-        match self {
-            Self::Json(json) => json_depth(json.as_bytes()),
-            Self::Protobuf(ProtoEvent::Event(value)) => depth(value),
-            Self::Protobuf(ProtoEvent::Unknown { .. }) => 0,
-        }
-    }
-
-    /// Puts it into the consumer.
-    pub(super) fn push_to(self, consumer: &mut Consumer) -> Result<Vec<Event>, Rejected> {
-        match self {
-            Self::Json(json) => consumer.push_json(json.as_bytes()).map(Iterator::collect),
-            Self::Protobuf(event) => consumer.push_proto(event).map(Iterator::collect),
-        }
-    }
-}
-
-/// The reader of the body bounds how deep this goes.
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(elements) => 1 + elements.iter().map(depth).max().unwrap_or_default(),
-        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or_default(),
-        _ => 0,
     }
 }
 
@@ -122,12 +88,5 @@ mod tests {
             assert_eq!((reads(Binding::Sse, content_type), reads(Binding::Protobuf, content_type)), (sse, protobuf));
         }
         assert!(Binding::Protobuf.accept().split(", ").eq([proto::MEDIA_TYPE, SSE]));
-    }
-
-    #[test]
-    fn the_depth_of_a_value_is_that_of_its_text() {
-        for json in ["1", "[]", r#"{"a":[1,{"b":[]}],"c":{}}"#] {
-            assert_eq!(depth(&serde_json::from_str(json).unwrap()), json_depth(json.as_bytes()), "{json}");
-        }
     }
 }
