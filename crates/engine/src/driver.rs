@@ -7,6 +7,7 @@ use runwire_agui::{AgentCapabilities, Interrupt, RunAgentInput, RunStarted};
 use runwire_bridge::{ExchangeEnd, Failure};
 use tokio_util::sync::CancellationToken;
 
+use crate::guardrails::Guardrail;
 use crate::limits::Limits;
 use crate::retry::RetryPolicy;
 use crate::writer::{RunCore, RunWriter};
@@ -76,12 +77,14 @@ pub struct Agent {
 }
 
 /// How the engine treats an agent's runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct AgentPolicy {
     /// Which failures are tried again. Default: none.
     pub retry: RetryPolicy,
     /// What each of its runs may use. Default: no limits.
     pub limits: Limits,
+    /// What looks at what goes through its runs, in this order. Default: nothing.
+    pub guardrails: Vec<Guardrail>,
 }
 
 impl std::fmt::Debug for Agent {

@@ -12,7 +12,7 @@ use runwire_bridge::{
     COALESCE_MILLIS, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder, Replayed, kind,
     started_members,
 };
-use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentStatus, Timestamp};
+use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentId, SegmentStatus, Timestamp};
 use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate, Store};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::answers::LeftOut;
 use crate::clock::now;
+use crate::guardrails::{Action, Found, Guards};
 use crate::limits::{Begun, Budget, Reached};
 use crate::retry::RetryPolicy;
 use crate::said::{self, within_depth};
@@ -39,7 +40,7 @@ pub enum WriteError {
     /// A conforming client would reject it, so nothing was written. The run can go on without it.
     #[error("the run's log cannot take this: {0}")]
     Refused(String),
-    /// The run is being stopped, because it reached a limit: nothing more can be begun.
+    /// The run is being stopped, because it reached a limit or a guardrail objected: nothing more can be begun.
     #[error("the run is being stopped: {0}")]
     Stopped(String),
     /// The store does not take the run's frames any more.
@@ -83,6 +84,8 @@ struct Inner {
     appender: Option<Appender>,
     /// Asked to stop, perhaps before it began.
     stopping: bool,
+    /// A guardrail stopped it: how it ends, whatever its driver still says. Nothing more is written until then.
+    blocked: Option<Failure>,
 }
 
 /// What `run.start` says of a run, known before it begins.
@@ -97,6 +100,15 @@ pub(crate) struct Identity {
     pub principal: Option<String>,
 }
 
+/// What an exchange is held to, in all of its attempts.
+#[derive(Clone)]
+pub(crate) struct Bounds {
+    /// What the run may use.
+    pub budget: Arc<Budget>,
+    /// What looks at what goes through it.
+    pub guards: Arc<Guards>,
+}
+
 /// A run's log while one of its exchanges is executed. Shared by the execution and by the driver's handles.
 pub(crate) struct RunCore {
     identity: Identity,
@@ -105,8 +117,7 @@ pub(crate) struct RunCore {
     left_out: LeftOut,
     inner: Mutex<Inner>,
     progress: Progress,
-    /// What the run may use.
-    budget: Arc<Budget>,
+    bounds: Bounds,
     /// Cancelled when the run is asked to stop; the exchange has it too.
     stop: CancellationToken,
     /// Wakes [`RunCore::flush_when_due`] when deltas begin to wait.
@@ -120,13 +131,21 @@ impl RunCore {
         left_out: LeftOut,
         state: LogState,
         appender: Appender,
-        budget: Budget,
+        bounds: Bounds,
         stop: CancellationToken,
     ) -> Arc<RunCore> {
         let progress = appender.progress();
-        let inner = Mutex::new(Inner { phase: Phase::Waiting(state), appender: Some(appender), stopping: false });
-        let budget = Arc::new(budget);
-        Arc::new(RunCore { identity, input, left_out, inner, progress, budget, stop, pending: Notify::new() })
+        let inner = Inner { phase: Phase::Waiting(state), appender: Some(appender), stopping: false, blocked: None };
+        Arc::new(RunCore {
+            identity,
+            input,
+            left_out,
+            inner: Mutex::new(inner),
+            progress,
+            bounds,
+            stop,
+            pending: Notify::new(),
+        })
     }
 
     /// The next attempt at the exchange, after this one [ended](Ended::Attempt) so; whoever still has a handle of this one
@@ -137,7 +156,8 @@ impl RunCore {
         let mut inner = self.lock();
         let Phase::GivenUp(_) = inner.phase else { return None };
         let Phase::GivenUp(state) = std::mem::replace(&mut inner.phase, Phase::Over) else { return None };
-        let next = Inner { phase: Phase::Waiting(state), appender: inner.appender.take(), stopping: inner.stopping };
+        let (appender, stopping) = (inner.appender.take(), inner.stopping);
+        let next = Inner { phase: Phase::Waiting(state), appender, stopping, blocked: None };
         Some(Arc::new(RunCore {
             identity: self.identity.clone(),
             input: self.input.clone(),
@@ -145,7 +165,7 @@ impl RunCore {
             left_out: LeftOut::default(),
             inner: Mutex::new(next),
             progress: self.progress.clone(),
-            budget: self.budget.clone(),
+            bounds: self.bounds.clone(),
             stop: self.stop.clone(),
             pending: Notify::new(),
         }))
@@ -203,7 +223,7 @@ impl RunCore {
             };
             Recorder::start(state.clone(), now(), start)
         };
-        recorder = recorder.priced(self.budget.pricing());
+        recorder = recorder.priced(self.bounds.budget.pricing());
         self.left_out.tell(&mut recorder, now());
         if inner.stopping {
             recorder.cancelling(now());
@@ -218,6 +238,9 @@ impl RunCore {
     /// Records something and hands what comes of it to the store.
     pub(crate) fn write<R>(&self, record: impl FnOnce(&mut Recorder, Timestamp) -> R) -> Result<R, WriteError> {
         let mut inner = self.lock();
+        if let Some(blocked) = &inner.blocked {
+            return Err(WriteError::Stopped(blocked.message.clone()));
+        }
         let Phase::Recording(recorder) = &mut inner.phase else { return Err(WriteError::Ended) };
         let waited = recorder.has_pending();
         let result = record(recorder, now());
@@ -249,24 +272,39 @@ impl RunCore {
     /// exchanges, or by other runs. Then it begins in order to be stopped, and this is how it ends.
     pub(crate) async fn admit_exchange(&self, store: &Store) -> Result<Option<ExchangeEnd>, WriteError> {
         let Identity { agent_id, session_id, .. } = &self.identity;
-        if let Err(error) = self.budget.read_spent(store, agent_id, session_id).await {
+        if let Err(error) = self.bounds.budget.read_spent(store, agent_id, session_id).await {
             let message = format!("what was spent before cannot be read: {error}");
             let failure = Failure { retryable: true, ..Failure::new(ErrorCode::InternalError, message) };
             return Ok(Some(ExchangeEnd::Failed(failure)));
         }
         let used_up = match &self.lock().phase {
-            Phase::Waiting(state) => self.budget.used_up(state),
+            Phase::Waiting(state) => self.bounds.budget.used_up(state),
             _ => None,
         };
-        let Some(reached) = used_up else { return Ok(None) };
-        self.stop_at(reached)?;
-        Ok(Some(ExchangeEnd::Cancelled { usage: Vec::new(), agui: None }))
+        if let Some(reached) = used_up {
+            self.stop_at(reached)?;
+            return Ok(Some(ExchangeEnd::Cancelled { usage: Vec::new(), agui: None }));
+        }
+        let found = tokio::select! {
+            found = self.bounds.guards.input(&self.input) => found,
+            // A service that does not answer keeps nobody from stopping the run.
+            () = self.stop.cancelled() => return Ok(None),
+        };
+        if !found.is_empty() {
+            self.begin(None);
+        }
+        match self.guarded(found) {
+            // The failure that it ends with is kept; what is said here does not count.
+            Err(WriteError::Stopped(_)) => Ok(Some(ExchangeEnd::Cancelled { usage: Vec::new(), agui: None })),
+            Err(error) => Err(error),
+            Ok(()) => Ok(None),
+        }
     }
 
     /// The run was executed for as long as it may be.
     pub(crate) fn stop_for_duration(&self) {
         // The error stays with the run's progress, where the execution sees it.
-        let _ = self.stop_at(self.budget.duration_reached());
+        let _ = self.stop_at(self.bounds.budget.duration_reached());
     }
 
     /// How long the run may still be executed; `None` when there is no limit.
@@ -276,7 +314,7 @@ impl RunCore {
             Phase::Recording(recorder) => recorder.state().executed_ms(now()),
             Phase::GivenUp(_) | Phase::Over => return None,
         };
-        self.budget.duration().map(|limit| limit.saturating_sub(Duration::from_millis(executed)))
+        self.bounds.budget.duration().map(|limit| limit.saturating_sub(Duration::from_millis(executed)))
     }
 
     /// Stops the run on purpose: `error`, then it is being cancelled like any other that is stopped.
@@ -295,10 +333,32 @@ impl RunCore {
         stopped
     }
 
+    /// Tells what guardrails found, and lets the run go no further if one of them stops it.
+    fn guarded(&self, found: Vec<Found>) -> Result<(), WriteError> {
+        for Found { guardrail, on, message, action, retryable } in found {
+            match action {
+                Action::Warn => {
+                    let what = format!("the guardrail `{guardrail}` objects: {message}");
+                    let attributes = json!({ "guardrail": guardrail, "on": on });
+                    let attributes = attributes.as_object().cloned();
+                    self.write(|r, now| r.notice(now, NoticeLevel::Warning, "guardrail_warned", what, attributes))?;
+                }
+                Action::Stop => {
+                    let message = format!("the guardrail `{guardrail}` stopped the run: {message}");
+                    let failure = Failure { retryable, ..Failure::new(ErrorCode::GuardrailBlocked, &message) };
+                    self.lock().blocked.get_or_insert(failure);
+                    self.stop.cancel();
+                    return Err(WriteError::Stopped(message));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Stops the run instead of letting it begin something that costs, when it has used what it may use.
     fn admit(&self, what: Begun) -> Result<(), WriteError> {
         let reached = match &self.lock().phase {
-            Phase::Recording(recorder) => self.budget.reached(recorder.state(), what),
+            Phase::Recording(recorder) => self.bounds.budget.reached(recorder.state(), what),
             _ => None,
         };
         let Some(reached) = reached else { return Ok(()) };
@@ -328,7 +388,7 @@ impl RunCore {
                 && state.between_attempts()
                 && inner.stopping
             {
-                let recorder = Recorder::recover(state.clone()).priced(self.budget.pricing());
+                let recorder = Recorder::recover(state.clone()).priced(self.bounds.budget.pricing());
                 let recorded = recorder.cancel(now(), &[], None);
                 inner.phase = Phase::Over;
                 inner.append(recorded)?;
@@ -340,6 +400,7 @@ impl RunCore {
         if matches!(inner.phase, Phase::GivenUp(_)) {
             return Err(WriteError::Ended);
         }
+        let end = inner.blocked.take().map_or(end, ExchangeEnd::Failed);
         let Phase::Recording(recorder) = std::mem::replace(&mut inner.phase, Phase::Over) else {
             return Err(WriteError::Ended);
         };
@@ -457,6 +518,26 @@ impl RunWriter {
         self.core.write(record)
     }
 
+    /// Judges a piece of output before it is written.
+    pub(crate) fn guard_output(&self, segment: &SegmentId, piece: &str) -> Result<(), WriteError> {
+        self.core.guarded(self.core.bounds.guards.output(segment.as_str(), piece))
+    }
+
+    /// Judges a segment's output that is whole.
+    pub(crate) async fn guard_output_ended(&self, segment: &SegmentId) -> Result<(), WriteError> {
+        self.core.guarded(self.core.bounds.guards.output_ended(segment.as_str()).await)
+    }
+
+    /// Takes up a piece of a call's arguments.
+    pub(crate) fn guard_arguments(&self, segment: &SegmentId, piece: &str) {
+        self.core.bounds.guards.arguments(segment.as_str(), piece);
+    }
+
+    /// Judges a call whose arguments are complete.
+    pub(crate) async fn guard_call(&self, segment: &SegmentId) -> Result<(), WriteError> {
+        self.core.guarded(self.core.bounds.guards.call_complete(segment.as_str()).await)
+    }
+
     fn segment<K>(&self, open: Open<K>) -> Segment<K> {
         Segment::new(self.clone(), open)
     }
@@ -537,7 +618,9 @@ impl RunWriter {
             said::tool_call(tool_call_id, &opening, r.state(), &self.core.input)?;
             Ok(r.open_tool(now, tool_call_id, tool_slug, opening))
         });
-        Ok(self.segment(open.await??))
+        let segment = self.segment(open.await??);
+        self.core.bounds.guards.call(segment.id().as_str(), tool_slug);
+        Ok(segment)
     }
 
     /// Replaces the agent's state. Any JSON value.
@@ -599,6 +682,7 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::model`].
     pub(crate) async fn record(&self, ingest: &mut Ingest, event: &Event) -> Result<(), WriteError> {
+        self.core.guarded(self.core.bounds.guards.event(event).await)?;
         self.write(|r, now| ingest.record(r, now, event)).await
     }
 

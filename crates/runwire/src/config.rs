@@ -1,5 +1,6 @@
 //! The configuration: one TOML file, then `RUNWIRE_…` variables, then flags; the later wins.
 
+mod guardrails;
 mod spending;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use runwire_server::Tokens;
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
 
+use self::guardrails::{GUARDRAIL, GuardrailTable, guardrails};
 use self::spending::{LIMITS, LimitsTable, PRICE, PRICES, PricesTable};
 use crate::cli::{ListenArgs, SyncMode};
 use crate::policy::{RETRY, RetryTable};
@@ -78,6 +80,8 @@ struct AgentTable {
     retention: Option<RetentionTable>,
     #[serde(default)]
     limits: LimitsTable,
+    #[serde(default)]
+    guardrails: Vec<GuardrailTable>,
     retry: Option<RetryTable>,
     // demo
     #[serde(default, deserialize_with = "duration::optional")]
@@ -163,7 +167,7 @@ const TOP: &[&str] = &[
 ];
 const KEEP: &[&str] = &["max_age", "max_runs", "max_bytes"];
 const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
-const EVERY_AGENT: &[&str] = &["driver", "description", "retention", "retry", "limits"];
+const EVERY_AGENT: &[&str] = &["driver", "description", "retention", "retry", "limits", "guardrails"];
 const DRIVERS: &[(&str, &[&str])] = &[
     ("demo", &["pace", "repeat"]),
     ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "protocol_version", "binding", "capabilities"]),
@@ -334,6 +338,11 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
         if let Some(limits) = agent.get("limits").and_then(toml::Value::as_table) {
             known(&format!("{place}limits."), limits, LIMITS, &[])?;
         }
+        for (i, rail) in agent.get("guardrails").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
+            if let Some(rail) = rail.as_table() {
+                known(&format!("{place}guardrails[{i}]."), rail, GUARDRAIL, &[])?;
+            }
+        }
         if let Some(retry) = agent.get("retry").and_then(toml::Value::as_table) {
             known(&format!("{place}retry."), retry, RETRY, &[])?;
         }
@@ -410,7 +419,8 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
         AgentTable { retention: None, retry: None, limits: LimitsTable::default(), ..table.clone() };
     let revision = Some(revision(&format!("{table_of_revision:?}")));
     let limits = table.limits.limits(priced).context("limits")?;
-    let policy = policy::of(table.retry.as_ref(), limits)?;
+    let policy =
+        AgentPolicy { limits, guardrails: guardrails(&table.guardrails)?, ..policy::of(table.retry.as_ref())? };
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver, policy })
 }
 
@@ -601,6 +611,15 @@ mod tests {
             ("[[tokens]]\nname = \"a\"\ntoken = \"\"", "empty"),
             ("[[tokens]]\nname = \"a\"\ntoken = \"t\"\nruns = \"some\"", "some"),
             ("cors_origins = [\"localhost\"]", "`localhost`"),
+            (
+                "[agents.a]\ndriver = \"demo\"\n[[agents.a.guardrails]]\nname = \"g\"\non = [\"input\"]\naction = \"stop\"",
+                "guardrails[0]",
+            ),
+            (
+                "[agents.a]\ndriver = \"demo\"\n[[agents.a.guardrails]]\nname = \"g\"\non = [\"input\"]\npattern = \"(\"\n\
+                 action = \"warn\"",
+                "guardrails[0]: pattern",
+            ),
             ("[prices]\ncurrency = \"dollars\"", "`dollars`"),
             ("[[prices.models]]\nmodel = \"m\"\ninput = 0.5\noutput = 1", "prices.models[0]: input"),
             ("[[prices.models]]\nmodel = \"m\"\ninput = \"-1\"\noutput = 1", "`-1`"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use runwire_engine::{AgentPolicy, Limits, RetryPolicy};
+use runwire_engine::{AgentPolicy, RetryPolicy};
 use runwire_frame::ErrorCode;
 use serde::Deserialize;
 
@@ -25,9 +25,9 @@ pub struct RetryTable {
 pub const RETRY: &[&str] = &["max_attempts", "backoff", "max_backoff", "codes"];
 
 /// How the runs of an agent with this table are treated.
-pub fn of(retry: Option<&RetryTable>, limits: Limits) -> anyhow::Result<AgentPolicy> {
+pub fn of(retry: Option<&RetryTable>) -> anyhow::Result<AgentPolicy> {
     let retry = retry.map(RetryTable::policy).transpose()?.unwrap_or_default();
-    Ok(AgentPolicy { retry, limits })
+    Ok(AgentPolicy { retry, ..AgentPolicy::default() })
 }
 
 impl RetryTable {

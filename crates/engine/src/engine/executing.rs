@@ -10,10 +10,11 @@ use super::{Continued, Engine};
 use crate::answers::{LeftOut, asked};
 use crate::driver::{Agent, Exchange};
 use crate::execution::Execution;
+use crate::guardrails::Guards;
 use crate::in_hand::Hold;
 use crate::limits::Budget;
 use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, take_over_patiently};
-use crate::writer::{Identity, RunCore, WriteError};
+use crate::writer::{Bounds, Identity, RunCore, WriteError};
 
 /// An execution whose run is in hand for as long as its task lives: also if it should panic, which leaves the run to
 /// [`Engine::watch_for_orphans`].
@@ -49,8 +50,11 @@ impl Engine {
         };
         let input = Arc::new(input);
         let stop = CancellationToken::new();
-        let budget = Budget::new(agent.policy.limits.clone(), self.inner.options.prices.clone());
-        let core = RunCore::new(identity, input.clone(), left_out, state, appender, budget, stop.clone());
+        let bounds = Bounds {
+            budget: Arc::new(Budget::new(agent.policy.limits.clone(), self.inner.options.prices.clone())),
+            guards: Arc::new(Guards::new(agent.policy.guardrails.clone())),
+        };
+        let core = RunCore::new(identity, input.clone(), left_out, state, appender, bounds, stop.clone());
         let run_id = record.run_id.clone();
         hold.execute(core.clone(), stop.clone());
         let attempt = core.attempt();
