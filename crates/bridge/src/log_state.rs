@@ -77,6 +77,19 @@ pub struct LogState {
     pub(crate) ended: bool,
 }
 
+/// A tool call that waits for its result, as the log recorded it: never as a client tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingCall {
+    /// The call.
+    pub tool_call_id: String,
+    /// The tool.
+    pub tool_slug: String,
+    /// The arguments as far as they were written: JSON, when they are complete.
+    pub arguments: String,
+    /// Whether they are complete.
+    pub arguments_complete: bool,
+}
+
 /// A frame cannot follow the log so far.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogStateError {
@@ -178,6 +191,17 @@ impl LogState {
     /// The tool calls that the current exchange has made and not answered, in the order in which they were made.
     pub fn pending_calls(&self) -> impl Iterator<Item = &str> {
         self.calls.iter().filter(|call| !call.answered).map(|call| call.id.as_str())
+    }
+
+    /// The open tool calls without a result, as the log has them: what an approval is about.
+    pub fn waiting_calls(&self) -> impl Iterator<Item = WaitingCall> {
+        let unanswered = |segment: &OpenSegment| segment.tool.clone().filter(|tool| !tool.answered);
+        self.open.values().filter_map(unanswered).map(|tool| WaitingCall {
+            tool_call_id: tool.call_id,
+            tool_slug: tool.slug,
+            arguments: tool.arguments,
+            arguments_complete: tool.arguments_complete,
+        })
     }
 
     /// Takes the next frame of the log.
