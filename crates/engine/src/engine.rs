@@ -1,12 +1,14 @@
 //! Creates runs, owns their tasks, stops them.
 
+mod answering;
+mod deadlines;
 mod resuming;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, RunAgentInput, UserMessage};
+use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, RunAgentInput, UserMessage};
 use runwire_bridge::{LogState, Recorder};
 use runwire_frame::RunStatus;
 use runwire_store::{
@@ -17,13 +19,17 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::answers::LeftOut;
+use crate::asking::{Asking, WaitRule};
 use crate::clock::now;
 use crate::driver::{Agent, Exchange};
 use crate::execution::Execution;
 use crate::in_hand::{Asked, Hold, RunsInHand};
-use crate::recovery::{RecoverError, Recovered, read_log, recover, recover_patiently};
+use crate::recovery::{RecoverError, Recovered, StoredLog, read_log, recover, recover_patiently};
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agents};
 use crate::writer::{Identity, RunCore, WriteError, to_append};
+
+pub use answering::{ResumeError, ResumeRun, Waiting};
+pub use deadlines::DEADLINE;
 
 /// How the engine runs.
 #[derive(Clone, Debug)]
@@ -32,11 +38,18 @@ pub struct EngineOptions {
     pub cancel_grace: Duration,
     /// Which runs are kept. Default: all.
     pub retention: Retention,
+    /// How the runs of an agent wait for answers, by the agent's id. Default: for ever, unless they say until when; then
+    /// they go on without an answer.
+    pub waiting: BTreeMap<String, WaitRule>,
 }
 
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
-        EngineOptions { cancel_grace: Duration::from_secs(5), retention: Retention::default() }
+        EngineOptions {
+            cancel_grace: Duration::from_secs(5),
+            retention: Retention::default(),
+            waiting: BTreeMap::new(),
+        }
     }
 }
 
@@ -258,18 +271,23 @@ impl Engine {
         appender: Appender,
         hold: Hold,
     ) {
-        let Continued { state, interrupts, left_out } = continued;
+        let Continued { state, interrupts, left_out, resolved_by } = continued;
         let resumed = state.status() == RunStatus::Suspended;
+        let calls = if resumed { state.waiting_calls().collect() } else { Vec::new() };
+        let asking = Asking {
+            answer_within: self.inner.options.waiting.get(&agent.id).and_then(|rule| rule.answer_within),
+            judged_elsewhere: agent.driver.judges_answers(),
+        };
         let identity = Identity {
             agent_id: agent.id.clone(),
             agent_revision_id: agent.revision.clone(),
             session_id: record.session_id.clone(),
             lane: record.lane.clone(),
             trigger_kind: record.trigger_kind.clone(),
-            principal: record.principal.clone(),
+            resolved_by,
         };
         let input = Arc::new(input);
-        let core = RunCore::new(identity, input.clone(), left_out, state, appender);
+        let core = RunCore::new(identity, input.clone(), left_out, state, appender, asking);
         let own = core.clone();
         let stop = CancellationToken::new();
         let run_id = record.run_id.clone();
@@ -277,7 +295,7 @@ impl Engine {
         let execution = Execution {
             core,
             driver: agent.driver,
-            exchange: Exchange { input, resumed, interrupts, stop },
+            exchange: Exchange { input, resumed, interrupts, calls, stop },
             grace: self.inner.options.cancel_grace,
             abandon: self.inner.abandon.clone(),
         };
@@ -396,12 +414,24 @@ struct Continued {
     interrupts: Vec<Interrupt>,
     /// The entries that the input's `resume` had and that answered nothing.
     left_out: LeftOut,
+    /// Who answered.
+    resolved_by: Option<String>,
 }
 
 impl Continued {
+    /// The log of a run that waited for these, and goes on.
+    fn answered(
+        log: StoredLog,
+        interrupts: Vec<Interrupt>,
+        left_out: LeftOut,
+        resolved_by: Option<String>,
+    ) -> Continued {
+        Continued { state: log.state, interrupts, left_out, resolved_by }
+    }
+
     /// The empty log of a run that begins.
     fn new(run_id: &str, left_out: LeftOut) -> Continued {
-        Continued { state: LogState::new(run_id), interrupts: Vec::new(), left_out }
+        Continued { state: LogState::new(run_id), interrupts: Vec::new(), left_out, resolved_by: None }
     }
 }
 
@@ -443,9 +473,19 @@ fn complete_input(request: RunRequest, run_id: &str) -> RunAgentInput {
     input
 }
 
+/// Tells repeated answers from different ones.
+fn answers_digest(run_id: &str, answers: &[ResumeEntry]) -> String {
+    let mut answers: Vec<&ResumeEntry> = answers.iter().collect();
+    answers.sort_by(|a, b| a.interrupt_id.cmp(&b.interrupt_id));
+    digest_of(serde_json::to_value(("resume", run_id, answers)).unwrap_or_default())
+}
+
 /// Tells a repeated request from a different one.
 fn digest(agent_id: &str, input: &RunAgentInput) -> String {
-    let mut canonical = serde_json::to_value((agent_id, input)).unwrap_or_default();
+    digest_of(serde_json::to_value((agent_id, input)).unwrap_or_default())
+}
+
+fn digest_of(mut canonical: serde_json::Value) -> String {
     // Members have no order in JSON, and a client that builds its state anew may write them in another.
     canonical.sort_all_objects();
     let canonical = canonical.to_string().into_bytes();

@@ -6,8 +6,11 @@
 //!
 //! A client's connection is no part of this: a run neither needs a reader nor ends when one leaves (G9).
 
+mod answer_schema;
 mod answers;
+mod asking;
 mod clock;
+mod continuing;
 mod driver;
 pub mod drivers;
 mod engine;
@@ -20,9 +23,11 @@ mod segment;
 mod sweeper;
 mod writer;
 
+pub use answer_schema::{MAX_ANSWER_BYTES, MAX_ANSWER_DEPTH, MAX_SCHEMA_BYTES};
+pub use asking::{OnDeadline, WaitRule};
 pub use clock::now;
-pub use driver::{Agent, Driver, Exchange, Starting};
-pub use engine::{CancelError, Engine, EngineOptions};
+pub use driver::{Agent, Answer, Driver, Exchange, Starting};
+pub use engine::{CancelError, DEADLINE, Engine, EngineOptions, ResumeError, ResumeRun, Waiting};
 pub use recovery::{RecoverError, Recovered};
 pub use request::{CreateRun, CreateRunError, RunRequest, Started};
 pub use segment::Segment;

@@ -5,7 +5,7 @@ use runwire_frame::{Data, DecodeError, ErrorCode, Frame, RunStart, RunStatus, Se
 use runwire_store::{AppendError, Appender, OwnershipError, ReadError, RunRecord, Store};
 use serde_json::Map;
 
-use crate::answers::asked;
+use crate::answers::{Resolved, asked};
 use crate::clock::now;
 use crate::writer::to_append;
 
@@ -57,12 +57,20 @@ pub(crate) struct StoredLog {
     pub raised: Vec<String>,
     /// The AG-UI ids of the exchanges that have begun in it.
     pub exchanges: Vec<String>,
+    /// The answers that it went on with, in order.
+    pub resolved: Vec<Resolved>,
 }
 
 /// Reads a whole log.
 pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, RecoverError> {
     const PAGE: usize = 1024;
-    let mut log = StoredLog { state: LogState::new(run_id), suspend: None, raised: Vec::new(), exchanges: Vec::new() };
+    let mut log = StoredLog {
+        state: LogState::new(run_id),
+        suspend: None,
+        raised: Vec::new(),
+        exchanges: Vec::new(),
+        resolved: Vec::new(),
+    };
     loop {
         let page = store.read(run_id, log.state.head(), PAGE).await?;
         if page.is_empty() {
@@ -74,7 +82,10 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
             log.state.apply(&frame)?;
             let begun = match &frame.data {
                 Data::RunStart(start) => start.extra.get("agui"),
-                Data::Resume(resume) => resume.extra.get("agui"),
+                Data::Resume(resume) => {
+                    log.resolved.extend(Resolved::of(resume));
+                    resume.extra.get("agui")
+                }
                 _ => None,
             };
             let id = begun.and_then(|agui| agui.get("runId")).and_then(|id| id.as_str());
@@ -85,6 +96,18 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
             }
         }
     }
+}
+
+/// The `suspend` that a suspended run waits with. It is the last frame but one of a run that nobody executes, so a long log
+/// need not be read for it.
+pub(crate) async fn last_suspend(store: &Store, record: &RunRecord) -> Result<Option<Suspend>, RecoverError> {
+    for entry in store.read(&record.run_id, record.head.saturating_sub(2), 2).await? {
+        let frame = Frame::decode(&entry.body()).map_err(|source| RecoverError::Frame { seq: entry.seq(), source })?;
+        if let Data::Suspend(suspend) = frame.data {
+            return Ok(Some(suspend));
+        }
+    }
+    Ok(read_log(store, &record.run_id).await?.suspend)
 }
 
 /// Takes the run over and brings its log to a proper end, with `why` as the failure's message.
@@ -155,7 +178,7 @@ async fn recover_as(
     Ok(recovered)
 }
 
-async fn append(appender: &mut Appender, recorded: runwire_bridge::Recorded) -> Result<(), AppendError> {
+pub(crate) async fn append(appender: &mut Appender, recorded: runwire_bridge::Recorded) -> Result<(), AppendError> {
     appender.enqueue(to_append(recorded))?;
     appender.progress().flush().await
 }
