@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use runwire_agui::AgentCapabilities;
 use runwire_engine::drivers::{AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions};
-use runwire_engine::{Agent, Driver};
+use runwire_engine::{Agent, DEADLINE, Driver, OnDeadline, WaitRule};
 use runwire_server::Tokens;
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
@@ -67,6 +67,10 @@ struct AgentTable {
     driver: String,
     description: Option<String>,
     retention: Option<RetentionTable>,
+    #[serde(default, deserialize_with = "duration::optional")]
+    answer_within: Option<Duration>,
+    on_deadline: Option<DeadlineWord>,
+    deadline_answer: Option<toml::Value>,
     // demo
     #[serde(default, deserialize_with = "duration::optional")]
     pace: Option<Duration>,
@@ -83,6 +87,14 @@ struct AgentTable {
     binding: Option<BindingWord>,
     #[serde(default)]
     capabilities: toml::Table,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum DeadlineWord {
+    Deny,
+    Fail,
+    Answer,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -124,7 +136,7 @@ const TOP: &[&str] = &[
 ];
 const KEEP: &[&str] = &["max_age", "max_runs", "max_bytes"];
 const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
-const EVERY_AGENT: &[&str] = &["driver", "description", "retention"];
+const EVERY_AGENT: &[&str] = &["driver", "description", "retention", "answer_within", "on_deadline", "deadline_answer"];
 const DRIVERS: &[(&str, &[&str])] = &[
     ("demo", &["pace", "repeat"]),
     ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "protocol_version", "binding", "capabilities"]),
@@ -150,6 +162,8 @@ pub struct Settings {
     pub retention: Retention,
     /// Its agents.
     pub agents: Vec<Agent>,
+    /// How their runs wait for answers.
+    pub waiting: BTreeMap<String, WaitRule>,
     /// Its tokens; `None` when there are none.
     pub tokens: Option<Tokens>,
 }
@@ -178,6 +192,10 @@ impl Settings {
         for (id, table) in &file.agents {
             agents.push(agent(id, table).with_context(|| format!("agents.{id}"))?);
         }
+        let mut waiting = BTreeMap::new();
+        for (id, table) in &file.agents {
+            waiting.insert(id.clone(), wait_rule(table).with_context(|| format!("agents.{id}"))?);
+        }
         if agents.is_empty() {
             agents.push(demo_agent());
         }
@@ -195,6 +213,7 @@ impl Settings {
             stream_max_age: file.stream_max_age,
             retention: retention(&file.retention, &file.agents),
             agents,
+            waiting,
             tokens: tokens(&file.tokens)?,
         };
         if settings.stream_max_age.is_some_and(|age| age < Duration::from_secs(1)) {
@@ -220,6 +239,23 @@ pub fn demo_agent() -> Agent {
         description: Some("The built-in agent: measures your prompt, and needs no model".to_owned()),
         driver: Arc::new(DemoDriver::default()),
     }
+}
+
+/// How an agent's runs wait for answers.
+fn wait_rule(table: &AgentTable) -> anyhow::Result<WaitRule> {
+    if table.answer_within.is_some_and(|within| within.is_zero()) {
+        bail!("answer_within: with no time at all nobody could answer");
+    }
+    let on_deadline = match (table.on_deadline, &table.deadline_answer) {
+        (Some(DeadlineWord::Answer), Some(value)) => OnDeadline::Answer(serde_json::to_value(value)?),
+        (Some(DeadlineWord::Answer), None) => {
+            bail!("`on_deadline` is `answer`, and `deadline_answer` does not say with what")
+        }
+        (_, Some(_)) => bail!("`deadline_answer` is given, and it is used only where `on_deadline` is `answer`"),
+        (Some(DeadlineWord::Fail), None) => OnDeadline::Fail,
+        (Some(DeadlineWord::Deny) | None, None) => OnDeadline::Deny,
+    };
+    Ok(WaitRule { answer_within: table.answer_within, on_deadline })
 }
 
 /// An agent with a table of its own goes by that alone; a table without keys keeps everything.
@@ -369,6 +405,9 @@ fn tokens(tables: &[TokenTable]) -> anyhow::Result<Option<Tokens>> {
                 .with_context(|| format!("tokens[{i}]: the environment variable {name} is wanted"))?,
             _ => bail!("tokens[{i}]: one of `token` and `token_env` is wanted"),
         };
+        if table.name == DEADLINE {
+            bail!("tokens[{i}]: the name `{DEADLINE}` is that of a deadline which resolved a run; take another");
+        }
         tokens.add(&table.name, &secret, table.runs == RunsWord::All).with_context(|| format!("tokens[{i}]"))?;
     }
     Ok(Some(tokens))
@@ -399,6 +438,30 @@ mod tests {
             Ok(_) => panic!("this was taken:\n{text}"),
             Err(error) => format!("{error:#}"),
         }
+    }
+
+    #[test]
+    fn how_runs_wait_is_configured_for_each_agent() {
+        let waiting = |keys: &str| {
+            let settings = settings(&format!("[agents.a]\ndriver = \"demo\"\n{keys}"))?;
+            Ok::<_, anyhow::Error>(settings.waiting["a"].clone())
+        };
+        assert_eq!(waiting("").unwrap(), WaitRule::default());
+        let rule = waiting("answer_within = \"2h\"\non_deadline = \"answer\"\ndeadline_answer = { approved = false }");
+        let answer = OnDeadline::Answer(serde_json::json!({ "approved": false }));
+        assert_eq!(rule.unwrap(), WaitRule { answer_within: Some(Duration::from_secs(7200)), on_deadline: answer });
+        assert_eq!(waiting("on_deadline = \"fail\"").unwrap().on_deadline, OnDeadline::Fail);
+        for (keys, says) in [
+            ("on_deadline = \"answer\"", "does not say with what"),
+            ("deadline_answer = 1", "only where `on_deadline` is `answer`"),
+            ("answer_within = \"0s\"", "nobody could answer"),
+            ("on_deadlin = \"deny\"", "did you mean `on_deadline`?"),
+        ] {
+            let error = format!("{:#}", waiting(keys).unwrap_err());
+            assert!(error.contains(says), "{keys}: {error}");
+        }
+        let named = settings("[[tokens]]\nname = \"deadline\"\ntoken = \"x\"").err().unwrap();
+        assert!(format!("{named:#}").contains("take another"));
     }
 
     #[test]

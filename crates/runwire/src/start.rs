@@ -39,10 +39,12 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     };
     let options = StoreOptions { sync, ..StoreOptions::default() };
     let store = tokio::task::spawn_blocking(move || Store::open(&path, options)).await??;
-    let options = EngineOptions { cancel_grace: settings.cancel_grace, retention: settings.retention };
+    let options =
+        EngineOptions { cancel_grace: settings.cancel_grace, retention: settings.retention, waiting: settings.waiting };
     let engine = Engine::new(store.clone(), settings.agents, options);
     let recovered = engine.recover().await.context("runs that were left behind cannot be brought to their end")?;
     engine.sweep_regularly();
+    engine.watch_deadlines();
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("{} cannot be listened on", settings.listen))?;
