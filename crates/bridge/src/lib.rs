@@ -12,6 +12,7 @@ mod ending;
 mod ingest;
 mod log_state;
 mod projection;
+mod question;
 mod recorder;
 mod segment;
 mod tool_output;
@@ -21,8 +22,9 @@ mod usage;
 pub use coalescer::{COALESCE_BYTES, COALESCE_MILLIS};
 pub use ending::{Completion, Failure, Suspension};
 pub use ingest::{Ingest, Replayed};
-pub use log_state::{LogState, LogStateError};
+pub use log_state::{LogState, LogStateError, WaitingCall};
 pub use projection::{Projection, ProjectionError, StoredPayload};
+pub use question::Question;
 pub use recorder::{Agui, Pricing, Recorded, Recorder};
 /// Whom a [`Projection`] is for.
 pub use runwire_agui::Peer;

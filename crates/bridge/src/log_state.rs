@@ -83,6 +83,19 @@ pub struct LogState {
     pub(crate) ended: bool,
 }
 
+/// A tool call that waits for its result, as the log recorded it: never as a client tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingCall {
+    /// The call.
+    pub tool_call_id: String,
+    /// The tool.
+    pub tool_slug: String,
+    /// The arguments as far as they were written: JSON, when they are complete.
+    pub arguments: String,
+    /// Whether they are complete.
+    pub arguments_complete: bool,
+}
+
 /// A frame cannot follow the log so far.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogStateError {
@@ -210,6 +223,17 @@ impl LogState {
     /// for its next attempt.
     pub fn executed_ms(&self, now: Timestamp) -> u64 {
         self.executed_ms + self.running_since.map_or(0, |since| since.millis_until(now))
+    }
+
+    /// The open tool calls without a result, as the log has them: what an approval is about.
+    pub fn waiting_calls(&self) -> impl Iterator<Item = WaitingCall> {
+        let unanswered = |segment: &OpenSegment| segment.tool.clone().filter(|tool| !tool.answered);
+        self.open.values().filter_map(unanswered).map(|tool| WaitingCall {
+            tool_call_id: tool.call_id,
+            tool_slug: tool.slug,
+            arguments: tool.arguments,
+            arguments_complete: tool.arguments_complete,
+        })
     }
 
     /// Takes the next frame of the log.

@@ -1,5 +1,7 @@
 //! Creates runs, owns their tasks, stops them.
 
+mod answering;
+mod deadlines;
 mod executing;
 mod resuming;
 mod stopping;
@@ -9,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, RunAgentInput, UserMessage};
+use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, RunAgentInput, UserMessage};
 use runwire_bridge::{LogState, Pricing};
 use runwire_frame::RunStatus;
 use runwire_store::{CreateError, Created, NewRun, ReadError, Retention, RunRecord, Store, Tombstone};
@@ -22,8 +24,11 @@ use crate::clock::now;
 use crate::driver::Agent;
 use crate::in_hand::RunsInHand;
 use crate::prices::Prices;
-use crate::recovery::RecoverError;
+use crate::recovery::{RecoverError, StoredLog};
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agents};
+
+pub use answering::{ResumeError, ResumeRun, Waiting};
+pub use deadlines::DEADLINE;
 
 /// How the engine runs.
 #[derive(Clone, Debug)]
@@ -262,12 +267,24 @@ struct Continued {
     interrupts: Vec<Interrupt>,
     /// The entries that the input's `resume` had and that answered nothing.
     left_out: LeftOut,
+    /// Who answered.
+    resolved_by: Option<String>,
 }
 
 impl Continued {
+    /// The log of a run that waited for these, and goes on.
+    fn answered(
+        log: StoredLog,
+        interrupts: Vec<Interrupt>,
+        left_out: LeftOut,
+        resolved_by: Option<String>,
+    ) -> Continued {
+        Continued { state: log.state, resumed: true, interrupts, left_out, resolved_by }
+    }
+
     /// The empty log of a run that begins.
     fn new(run_id: &str, left_out: LeftOut) -> Continued {
-        Continued { state: LogState::new(run_id), resumed: false, interrupts: Vec::new(), left_out }
+        Continued { state: LogState::new(run_id), resumed: false, interrupts: Vec::new(), left_out, resolved_by: None }
     }
 }
 
@@ -309,9 +326,19 @@ fn complete_input(request: RunRequest, run_id: &str) -> RunAgentInput {
     input
 }
 
+/// Tells repeated answers from different ones.
+fn answers_digest(run_id: &str, answers: &[ResumeEntry]) -> String {
+    let mut answers: Vec<&ResumeEntry> = answers.iter().collect();
+    answers.sort_by(|a, b| a.interrupt_id.cmp(&b.interrupt_id));
+    digest_of(serde_json::to_value(("resume", run_id, answers)).unwrap_or_default())
+}
+
 /// Tells a repeated request from a different one.
 fn digest(agent_id: &str, input: &RunAgentInput) -> String {
-    let mut canonical = serde_json::to_value((agent_id, input)).unwrap_or_default();
+    digest_of(serde_json::to_value((agent_id, input)).unwrap_or_default())
+}
+
+fn digest_of(mut canonical: serde_json::Value) -> String {
     // Members have no order in JSON, and a client that builds its state anew may write them in another.
     canonical.sort_all_objects();
     let canonical = canonical.to_string().into_bytes();

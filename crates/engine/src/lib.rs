@@ -6,8 +6,11 @@
 //!
 //! A client's connection is no part of this: a run neither needs a reader nor ends when one leaves (G9).
 
+mod answer_schema;
 mod answers;
+mod asking;
 mod clock;
+mod continuing;
 mod driver;
 pub mod drivers;
 mod engine;
@@ -24,9 +27,11 @@ mod segment;
 mod sweeper;
 mod writer;
 
+pub use answer_schema::{MAX_ANSWER_BYTES, MAX_ANSWER_DEPTH, MAX_SCHEMA_BYTES};
+pub use asking::{OnDeadline, WaitRule};
 pub use clock::now;
-pub use driver::{Agent, AgentPolicy, Driver, Exchange, Starting};
-pub use engine::{CancelError, Engine, EngineOptions};
+pub use driver::{Agent, AgentPolicy, Answer, Driver, Exchange, Starting};
+pub use engine::{CancelError, DEADLINE, Engine, EngineOptions, ResumeError, ResumeRun, Waiting};
 pub use guardrails::{Action, GuardService, GuardServiceError, Guarded, Guardrail, Judge, OUTPUT_WINDOW};
 pub use limits::Limits;
 pub use prices::{PRICED_TOKENS, Price, Prices};

@@ -7,7 +7,7 @@ use runwire_frame::{Data, DecodeError, ErrorCode, Frame, RunStart, RunStatus, Se
 use runwire_store::{AppendError, Appender, OwnershipError, ReadError, RunRecord, Store};
 use serde_json::{Map, Value};
 
-use crate::answers::asked;
+use crate::answers::{Resolved, asked};
 use crate::clock::now;
 use crate::retry::RetryPolicy;
 use crate::writer::to_append;
@@ -68,6 +68,8 @@ pub(crate) struct StoredLog {
     pub raised: Vec<String>,
     /// The AG-UI ids of the exchanges that have begun in it.
     pub exchanges: Vec<String>,
+    /// The answers that it went on with, in order.
+    pub resolved: Vec<Resolved>,
 }
 
 /// Reads a whole log.
@@ -80,6 +82,7 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
         input: None,
         raised: Vec::new(),
         exchanges: Vec::new(),
+        resolved: Vec::new(),
     };
     loop {
         let page = store.read(run_id, log.state.head(), PAGE).await?;
@@ -94,6 +97,7 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
                 Data::RunStart(start) => start.extra.get("agui"),
                 Data::Resume(resume) => {
                     log.resumed = true;
+                    log.resolved.extend(Resolved::of(resume));
                     resume.extra.get("agui")
                 }
                 _ => None,
@@ -109,6 +113,18 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
             }
         }
     }
+}
+
+/// The `suspend` that a suspended run waits with. It is the last frame but one of a run that nobody executes, so a long log
+/// need not be read for it.
+pub(crate) async fn last_suspend(store: &Store, record: &RunRecord) -> Result<Option<Suspend>, RecoverError> {
+    for entry in store.read(&record.run_id, record.head.saturating_sub(2), 2).await? {
+        let frame = Frame::decode(&entry.body()).map_err(|source| RecoverError::Frame { seq: entry.seq(), source })?;
+        if let Data::Suspend(suspend) = frame.data {
+            return Ok(Some(suspend));
+        }
+    }
+    Ok(read_log(store, &record.run_id).await?.suspend)
 }
 
 /// How a run is taken over.
@@ -205,7 +221,7 @@ impl TakeOver<'_> {
     }
 }
 
-async fn append(appender: &mut Appender, recorded: runwire_bridge::Recorded) -> Result<(), AppendError> {
+pub(crate) async fn append(appender: &mut Appender, recorded: runwire_bridge::Recorded) -> Result<(), AppendError> {
     appender.enqueue(to_append(recorded))?;
     appender.progress().flush().await
 }

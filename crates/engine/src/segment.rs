@@ -24,6 +24,11 @@ impl<K> Segment<K> {
         Segment { writer, open, call_closed: AtomicBool::new(false) }
     }
 
+    /// A tool call that an earlier exchange opened.
+    pub(crate) fn going_on(writer: RunWriter, open: Open<K>, arguments_complete: bool) -> Segment<K> {
+        Segment { writer, open, call_closed: AtomicBool::new(arguments_complete) }
+    }
+
     /// The segment's name within the run.
     pub fn id(&self) -> &SegmentId {
         self.open.id()

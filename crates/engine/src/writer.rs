@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::answers::LeftOut;
+use crate::asking::Asking;
 use crate::clock::now;
 use crate::guardrails::{Action, Found, Guards};
 use crate::limits::{Begun, Budget, Reached};
@@ -96,8 +97,8 @@ pub(crate) struct Identity {
     pub session_id: String,
     pub lane: String,
     pub trigger_kind: String,
-    /// Whose session it is, and so who alone can answer when it waits; `None` on a server without tokens.
-    pub principal: Option<String>,
+    /// Who answered, when the run goes on; `None` on a server without tokens.
+    pub resolved_by: Option<String>,
 }
 
 /// What an exchange is held to, in all of its attempts.
@@ -107,6 +108,8 @@ pub(crate) struct Bounds {
     pub budget: Arc<Budget>,
     /// What looks at what goes through it.
     pub guards: Arc<Guards>,
+    /// How it waits for answers.
+    pub asking: Asking,
 }
 
 /// A run's log while one of its exchanges is executed. Shared by the execution and by the driver's handles.
@@ -209,7 +212,7 @@ impl RunCore {
             agui.entry(key).or_insert(value);
         }
         let mut recorder = if state.status() == RunStatus::Suspended {
-            let resolved_by = self.identity.principal.clone();
+            let resolved_by = self.identity.resolved_by.clone();
             Recorder::resume(state.clone(), now(), resolved_by, Some(agui))
         } else {
             let start = RunStart {
@@ -372,6 +375,16 @@ impl RunCore {
         self.lock().stopping
     }
 
+    /// What the exchange was asked.
+    pub(crate) fn input(&self) -> &RunAgentInput {
+        &self.input
+    }
+
+    /// Who answered, when the exchange goes on with a run that waited.
+    pub(crate) fn resolved_by(&self) -> Option<&str> {
+        self.identity.resolved_by.as_deref()
+    }
+
     /// Whether the exchange is over.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.lock().phase, Phase::Over)
@@ -401,11 +414,14 @@ impl RunCore {
             return Err(WriteError::Ended);
         }
         let end = inner.blocked.take().map_or(end, ExchangeEnd::Failed);
-        let Phase::Recording(recorder) = std::mem::replace(&mut inner.phase, Phase::Over) else {
+        let Phase::Recording(mut recorder) = std::mem::replace(&mut inner.phase, Phase::Over) else {
             return Err(WriteError::Ended);
         };
         let now = now();
-        let end = said::exchange_end(end, recorder.state());
+        let end = match said::exchange_end(end, recorder.state()) {
+            ExchangeEnd::Suspended(suspension) => self.bounds.asking.settle(suspension, &mut recorder, now),
+            end => end,
+        };
         // A run that was asked to stop is cancelled by each of these: the recorder sees to that.
         let recorded = match end {
             ExchangeEnd::Cancelled { usage, agui } => recorder.cancel(now, &usage, agui),
@@ -474,7 +490,15 @@ pub(crate) fn to_append(recorded: Recorded) -> Append {
                 }
             }
             Data::RunStatus(change) => {
-                update.get_or_insert_default().status = Some(change.status.as_str().to_owned());
+                let update: &mut RunUpdate = update.get_or_insert_default();
+                update.status = Some(change.status.as_str().to_owned());
+                if change.previous == Some(RunStatus::Suspended) {
+                    update.wakes_at = Some(None);
+                }
+            }
+            Data::Suspend(suspend) => {
+                let deadline = suspend.deadline_at.map(|deadline| deadline.unix_millis());
+                update.get_or_insert_default().wakes_at = Some(deadline);
             }
             Data::RunEnd(end) => {
                 let update: &mut RunUpdate = update.get_or_insert_default();
@@ -621,6 +645,20 @@ impl RunWriter {
         let segment = self.segment(open.await??);
         self.core.bounds.guards.call(segment.id().as_str(), tool_slug);
         Ok(segment)
+    }
+
+    /// The open tool call of that id that has no result yet: how a run that waited for an approval goes on with the call.
+    /// `None` when there is none such. To be taken once: two handles of one call would answer it twice.
+    ///
+    /// # Errors
+    /// When the run has ended or the store fails.
+    pub async fn waiting_tool(&self, tool_call_id: &str) -> Result<Option<Segment<kind::Tool>>, WriteError> {
+        let found = self.write(|r, _| {
+            let open = r.open_tools().into_iter().find(|(id, _)| id == tool_call_id);
+            let call = r.state().waiting_calls().find(|call| call.tool_call_id == tool_call_id);
+            open.map(|(_, open)| (open, call.is_some_and(|call| call.arguments_complete)))
+        });
+        Ok(found.await?.map(|(open, complete)| Segment::going_on(self.clone(), open, complete)))
     }
 
     /// Replaces the agent's state. Any JSON value.

@@ -14,7 +14,7 @@ use runwire_agui::AgentCapabilities;
 use runwire_engine::drivers::{
     AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions, ExecDriver, ExecOptions, Output,
 };
-use runwire_engine::{Agent, AgentPolicy, Driver, Prices};
+use runwire_engine::{Agent, AgentPolicy, DEADLINE, Driver, OnDeadline, Prices, WaitRule};
 use runwire_server::Tokens;
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
@@ -83,6 +83,10 @@ struct AgentTable {
     #[serde(default)]
     guardrails: Vec<GuardrailTable>,
     retry: Option<RetryTable>,
+    #[serde(default, deserialize_with = "duration::optional")]
+    answer_within: Option<Duration>,
+    on_deadline: Option<DeadlineWord>,
+    deadline_answer: Option<toml::Value>,
     // demo
     #[serde(default, deserialize_with = "duration::optional")]
     pace: Option<Duration>,
@@ -116,6 +120,14 @@ struct AgentTable {
     idempotent: Option<bool>,
     #[serde(default)]
     capabilities: toml::Table,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum DeadlineWord {
+    Deny,
+    Fail,
+    Answer,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -167,7 +179,17 @@ const TOP: &[&str] = &[
 ];
 const KEEP: &[&str] = &["max_age", "max_runs", "max_bytes"];
 const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
-const EVERY_AGENT: &[&str] = &["driver", "description", "retention", "retry", "limits", "guardrails"];
+const EVERY_AGENT: &[&str] = &[
+    "driver",
+    "description",
+    "retention",
+    "retry",
+    "limits",
+    "guardrails",
+    "answer_within",
+    "on_deadline",
+    "deadline_answer",
+];
 const DRIVERS: &[(&str, &[&str])] = &[
     ("demo", &["pace", "repeat"]),
     ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "protocol_version", "binding", "capabilities"]),
@@ -289,6 +311,23 @@ pub fn demo_agent() -> Agent {
         driver: Arc::new(DemoDriver::default()),
         policy: AgentPolicy::default(),
     }
+}
+
+/// How an agent's runs wait for answers.
+fn wait_rule(table: &AgentTable) -> anyhow::Result<WaitRule> {
+    if table.answer_within.is_some_and(|within| within.is_zero()) {
+        bail!("answer_within: with no time at all nobody could answer");
+    }
+    let on_deadline = match (table.on_deadline, &table.deadline_answer) {
+        (Some(DeadlineWord::Answer), Some(value)) => OnDeadline::Answer(serde_json::to_value(value)?),
+        (Some(DeadlineWord::Answer), None) => {
+            bail!("`on_deadline` is `answer`, and `deadline_answer` does not say with what")
+        }
+        (_, Some(_)) => bail!("`deadline_answer` is given, and it is used only where `on_deadline` is `answer`"),
+        (Some(DeadlineWord::Fail), None) => OnDeadline::Fail,
+        (Some(DeadlineWord::Deny) | None, None) => OnDeadline::Deny,
+    };
+    Ok(WaitRule { answer_within: table.answer_within, on_deadline })
 }
 
 /// An agent with a table of its own goes by that alone; a table without keys keeps everything.
@@ -419,8 +458,12 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
         AgentTable { retention: None, retry: None, limits: LimitsTable::default(), ..table.clone() };
     let revision = Some(revision(&format!("{table_of_revision:?}")));
     let limits = table.limits.limits(priced).context("limits")?;
-    let policy =
-        AgentPolicy { limits, guardrails: guardrails(&table.guardrails)?, ..policy::of(table.retry.as_ref())? };
+    let policy = AgentPolicy {
+        limits,
+        guardrails: guardrails(&table.guardrails)?,
+        waiting: wait_rule(table)?,
+        ..policy::of(table.retry.as_ref())?
+    };
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver, policy })
 }
 
@@ -490,6 +533,9 @@ fn tokens(tables: &[TokenTable]) -> anyhow::Result<Option<Tokens>> {
                 .with_context(|| format!("tokens[{i}]: the environment variable {name} is wanted"))?,
             _ => bail!("tokens[{i}]: one of `token` and `token_env` is wanted"),
         };
+        if table.name == DEADLINE {
+            bail!("tokens[{i}]: the name `{DEADLINE}` is that of a deadline which resolved a run; take another");
+        }
         tokens.add(&table.name, &secret, table.runs == RunsWord::All).with_context(|| format!("tokens[{i}]"))?;
     }
     Ok(Some(tokens))
@@ -520,6 +566,30 @@ mod tests {
             Ok(_) => panic!("this was taken:\n{text}"),
             Err(error) => format!("{error:#}"),
         }
+    }
+
+    #[test]
+    fn how_runs_wait_is_configured_for_each_agent() {
+        let waiting = |keys: &str| {
+            let settings = settings(&format!("[agents.a]\ndriver = \"demo\"\n{keys}"))?;
+            Ok::<_, anyhow::Error>(settings.agents[0].policy.waiting.clone())
+        };
+        assert_eq!(waiting("").unwrap(), WaitRule::default());
+        let rule = waiting("answer_within = \"2h\"\non_deadline = \"answer\"\ndeadline_answer = { approved = false }");
+        let answer = OnDeadline::Answer(serde_json::json!({ "approved": false }));
+        assert_eq!(rule.unwrap(), WaitRule { answer_within: Some(Duration::from_secs(7200)), on_deadline: answer });
+        assert_eq!(waiting("on_deadline = \"fail\"").unwrap().on_deadline, OnDeadline::Fail);
+        for (keys, says) in [
+            ("on_deadline = \"answer\"", "does not say with what"),
+            ("deadline_answer = 1", "only where `on_deadline` is `answer`"),
+            ("answer_within = \"0s\"", "nobody could answer"),
+            ("on_deadlin = \"deny\"", "did you mean `on_deadline`?"),
+        ] {
+            let error = format!("{:#}", waiting(keys).unwrap_err());
+            assert!(error.contains(says), "{keys}: {error}");
+        }
+        let named = settings("[[tokens]]\nname = \"deadline\"\ntoken = \"x\"").err().unwrap();
+        assert!(format!("{named:#}").contains("take another"));
     }
 
     #[test]

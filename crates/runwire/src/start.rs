@@ -49,6 +49,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let recovered = engine.recover().await.context("runs that were left behind cannot be brought to their end")?;
     engine.sweep_regularly();
     engine.watch_for_orphans();
+    engine.watch_deadlines();
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("{} cannot be listened on", settings.listen))?;

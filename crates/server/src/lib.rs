@@ -21,6 +21,7 @@ mod problem;
 mod projection_stream;
 mod protobuf_stream;
 mod prune;
+mod resume;
 mod routes;
 mod runs;
 mod serving;

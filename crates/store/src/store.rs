@@ -397,6 +397,30 @@ impl Store {
         self.read_with(runs::unfinished).await
     }
 
+    /// The runs that were to be looked at by now ([`RunUpdate::wakes_at`](crate::RunUpdate::wakes_at)), at most `most` of
+    /// them (at most 1000), those first that are due for longest. `now` is in milliseconds since the Unix epoch.
+    ///
+    /// An index holds the runs that have such a time, so this costs what it finds, however many runs there are.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn due(&self, now: i64, most: usize) -> Result<Vec<RunRecord>, ReadError> {
+        self.read_with(move |conn| runs::due(conn, now, most)).await
+    }
+
+    /// Changes when a run is due, or that it is, as long as its last frame is `head`. Says whether it was.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn put_off(&self, run_id: &str, head: u64, wakes_at: Option<i64>) -> Result<bool, ReadError> {
+        let run_id = run_id.to_owned();
+        let written: Result<bool, StorageFailure> =
+            self.write(move |conn| Ok(Ok(runs::put_off(conn, &run_id, head, wakes_at)?))).await;
+        Ok(written?)
+    }
+
     /// One session.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Continued, Engine};
 use crate::answers::{LeftOut, asked};
+use crate::asking::Asking;
 use crate::driver::{Agent, Exchange};
 use crate::execution::Execution;
 use crate::guardrails::Guards;
@@ -39,20 +40,25 @@ impl Engine {
         appender: Appender,
         hold: Hold,
     ) {
-        let Continued { state, resumed, interrupts, left_out } = continued;
+        let Continued { state, resumed, interrupts, left_out, resolved_by } = continued;
+        let calls = if resumed { state.waiting_calls().collect() } else { Vec::new() };
         let identity = Identity {
             agent_id: agent.id.clone(),
             agent_revision_id: agent.revision.clone(),
             session_id: record.session_id.clone(),
             lane: record.lane.clone(),
             trigger_kind: record.trigger_kind.clone(),
-            principal: record.principal.clone(),
+            resolved_by,
         };
         let input = Arc::new(input);
         let stop = CancellationToken::new();
         let bounds = Bounds {
             budget: Arc::new(Budget::new(agent.policy.limits.clone(), self.inner.options.prices.clone())),
             guards: Arc::new(Guards::new(agent.policy.guardrails.clone())),
+            asking: Asking {
+                answer_within: agent.policy.waiting.answer_within,
+                judged_elsewhere: agent.driver.judges_answers(),
+            },
         };
         let core = RunCore::new(identity, input.clone(), left_out, state, appender, bounds, stop.clone());
         let run_id = record.run_id.clone();
@@ -65,7 +71,7 @@ impl Engine {
             run_id: run_id.clone(),
             driver: agent.driver,
             retry: agent.policy.retry,
-            exchange: Exchange { input, resumed, attempt, interrupts, stop },
+            exchange: Exchange { input, resumed, attempt, interrupts, calls, stop },
             grace: self.inner.options.cancel_grace,
             closing: self.inner.closing.clone(),
             abandon: self.inner.abandon.clone(),
@@ -107,14 +113,12 @@ impl Engine {
             Ok(None) => {}
             Err(error) => tracing::warn!(%run_id, %error, "the run cannot go on yet"),
         }
-        self.let_go(&run_id, hold).await;
+        self.let_go_and_log(&run_id, hold).await;
     }
 
-    /// Lets a run go that is not executed after all, and stops it if it was asked to stop meanwhile.
-    pub(super) async fn let_go(&self, run_id: &str, hold: Hold) {
-        if hold.release()
-            && let Err(error) = self.cancel(run_id).await
-        {
+    /// The same as [`Engine::let_go`] where nobody waits who could be told of a failure.
+    pub(super) async fn let_go_and_log(&self, run_id: &str, hold: Hold) {
+        if let Err(error) = self.let_go(run_id, hold).await {
             tracing::warn!(%run_id, %error, "the run was asked to stop and could not be stopped");
         }
     }
@@ -136,8 +140,13 @@ impl Engine {
                 return Ok(None);
             }
             let interrupts = log.suspend.as_ref().filter(|_| log.resumed).map(asked).unwrap_or_default();
-            let continued =
-                Continued { state: log.state, resumed: log.resumed, interrupts, left_out: LeftOut::default() };
+            let continued = Continued {
+                state: log.state,
+                resumed: log.resumed,
+                interrupts,
+                left_out: LeftOut::default(),
+                resolved_by: None,
+            };
             (continued, log.input)
         };
         let input = serde_json::from_value(input.unwrap_or_default());

@@ -105,7 +105,7 @@ impl Engine {
                 tracing::warn!(%run_id, ?what, "a run was left behind and is ended now");
             }
         }
-        self.let_go(run_id, hold).await;
+        self.let_go_and_log(run_id, hold).await;
         Ok(Some(what))
     }
 }
