@@ -32,7 +32,9 @@ async fn a_person_sees_what_the_run_waits_for_and_approves_or_denies_it() {
 #[tokio::test]
 async fn a_run_that_waits_is_answered_after_the_server_was_killed_and_a_deadline_that_passed_meanwhile_resolves() {
     let folder = tempfile::tempdir().unwrap();
-    let config = format!("{AGENTS}\n[agents.brief]\ndriver = \"demo\"\npace = \"2ms\"\nanswer_within = \"1s\"\non_deadline = \"fail\"\n");
+    let config = format!(
+        "{AGENTS}\n[agents.brief]\ndriver = \"demo\"\npace = \"2ms\"\nanswer_within = \"1s\"\non_deadline = \"fail\"\n"
+    );
     let server = Serving::start(folder.path(), &config).await;
     let mut waiting = Vec::new();
     for agent in ["demo", "brief"] {
