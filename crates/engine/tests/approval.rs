@@ -341,3 +341,28 @@ async fn a_run_whose_server_stopped_is_answered_at_the_next() {
     assert_eq!(log.ending(), "completed");
     assert_eq!(log.types().iter().filter(|kind| **kind == FrameType::Resume).count(), 1);
 }
+
+/// One look takes a few runs, so that no look is long however many are due; the rest is found by the next.
+#[tokio::test]
+async fn however_many_runs_are_due_all_of_them_are_resolved() {
+    const RUNS: usize = 150;
+    let (agent, _) = asking(|question| Suspension::asking(question, []).until(past()));
+    let bed = bed_waiting(agent, WaitRule { on_deadline: OnDeadline::Fail, ..WaitRule::default() });
+    let mut runs = Vec::new();
+    for n in 0..RUNS {
+        runs.push(bed.create(request("asking", input(&format!("t{n}"), "r"))).await.unwrap().record.run_id);
+    }
+    for run_id in &runs {
+        bed.reaches(run_id, RunStatus::Suspended).await;
+    }
+    bed.idle().await;
+    assert_eq!(bed.store.live_runs(), 0, "a run that waits is nowhere but in the store");
+    let mut looks = 0;
+    while bed.engine.resolve_due().await.unwrap() > 0 {
+        looks += 1;
+    }
+    assert_eq!(looks, 3);
+    for run_id in &runs {
+        assert_eq!(bed.record(run_id).await.status, "failed");
+    }
+}

@@ -81,7 +81,7 @@ enum Taken {
     /// The run goes on with them.
     Continues(Box<(Continued, runwire_agui::RunAgentInput, Appender)>),
     /// They had been accepted before.
-    Known(RunRecord, String),
+    Known(Box<RunRecord>, String),
 }
 
 impl Engine {
@@ -143,7 +143,7 @@ impl Engine {
             (taken, _) => {
                 self.let_go(run_id, hold).await?;
                 match taken? {
-                    Taken::Known(record, exchange_id) => Ok(Started { record, exchange_id, existing: true }),
+                    Taken::Known(record, exchange_id) => Ok(Started { record: *record, exchange_id, existing: true }),
                     Taken::Continues(_) => unreachable!("answers to a run without an agent were refused"),
                 }
             }
@@ -172,7 +172,11 @@ impl Engine {
                 Ok(Started { record, exchange_id: accepted.exchange_id, existing: true })
             }
             Some(Resolved { resolved_by, .. }) => Err(ResumeError::Answered { run_id: record.run_id, resolved_by }),
-            None => Err(ResumeError::NotSuspended { run_id: record.run_id, status: RunStatus::Running.to_string() }),
+            // The record may be from a moment before it went on.
+            None if record.status == RunStatus::Suspended.as_str() => {
+                Err(ResumeError::NotSuspended { run_id: record.run_id, status: RunStatus::Running.to_string() })
+            }
+            None => Err(ResumeError::NotSuspended { run_id: record.run_id, status: record.status }),
         }
     }
 
@@ -189,7 +193,7 @@ impl Engine {
         if !names_open && let Some(earlier) = log.resolved.iter().rev().find(|r| r.concerns(&resume.answers)) {
             if earlier.is_by(&resume.answers) {
                 let record = store.run(run_id).await?.unwrap_or_else(|| record.clone());
-                return Ok(Taken::Known(record, earlier.exchange_id.clone()));
+                return Ok(Taken::Known(Box::new(record), earlier.exchange_id.clone()));
             }
             return Err(ResumeError::Answered { run_id: run_id.clone(), resolved_by: earlier.resolved_by.clone() });
         }
