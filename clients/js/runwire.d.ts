@@ -279,7 +279,7 @@ export interface RunFollower extends AsyncIterableIterator<Frame> {
 export function followRun(options: FollowRunOptions): RunFollower;
 
 export interface ResumableFetchOptions extends Following {
-  /** Told for each exchange; `cursor` is the id of the last event, `<seq>.<n>`. */
+  /** Told for each exchange; `cursor` is the id of the last event. */
   onStatus?: (status: Status<string | undefined> & { threadId: string; runId: string }) => void;
 }
 
@@ -291,8 +291,9 @@ export interface ResumableFetchOptions extends Following {
  * `RUN_FINISHED` or `RUN_ERROR`, and fails with a {@link FollowError} otherwise. A request that gets no answer, or one
  * that may pass (408, 425, 429, 5xx), is repeated for up to 30 s.
  *
- * Requests that are no `POST` of a `RunAgentInput`, answers in protobuf, and those of `/agui/{agent}/connect` pass through
- * unchanged. Use it for Runwire servers only: another server may take a repeated request for a second one.
+ * The same holds for `/agui/{agent}/connect`, whose answer may hold several runs: it ends behind the last of them.
+ *
+ * Requests that are no `POST` of a `RunAgentInput`, and answers in protobuf, pass through unchanged. Use it for Runwire servers only: another server may take a repeated request for a second one.
  */
 export function resumableFetch(
   options?: ResumableFetchOptions,

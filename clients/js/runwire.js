@@ -841,8 +841,6 @@ function exchangeOf(input, init) {
   if (typeof init.body !== "string" || !/^post$/i.test(init.method ?? "")) return undefined;
   if (typeof input !== "string" && !(input instanceof URL)) return undefined;
   try {
-    // What comes back of a thread has ids of its own, and may go on behind the end of a run.
-    if (/\/agui\/[^/]+\/connect\/?$/.test(new URL(input, "http://localhost").pathname)) return undefined;
     const { threadId, runId } = JSON.parse(init.body);
     const named = (id) => typeof id === "string" && id !== "";
     return named(threadId) && named(runId) ? { threadId, runId } : undefined;
@@ -851,14 +849,35 @@ function exchangeOf(input, init) {
   }
 }
 
-/** An event's id: the frame that it comes from, and which of that frame's events it is. */
-function positionOf(id) {
-  const parts = /^(\d{1,15})\.(\d{1,15})$/.exec(id ?? "");
-  return parts === null ? undefined : [Number(parts[1]), Number(parts[2])];
-}
+/** Whether the request gets a thread back, which starts nothing. */
+const isConnect = (input) => /\/agui\/[^/]+\/connect\/?$/.test(new URL(input, "http://localhost").pathname);
 
-/** An exchange as something to be read over many connections, as the bytes of one. */
+/** The ids of an exchange's events. */
+const IDS_OF_AN_EXCHANGE = {
+  form: "<seq>.<n>",
+  /** The frame that an event comes from, and which of that frame's events it is. */
+  placeOf(id) {
+    const parts = /^(\d{1,15})\.(\d{1,15})$/.exec(id);
+    return parts === null ? undefined : [Number(parts[1]), Number(parts[2])];
+  },
+  isSame: (place, other) => place[0] === other[0] && place[1] === other[1],
+  isKnown: (place, last) => place[0] < last[0] || (place[0] === last[0] && place[1] <= last[1]),
+  /** Whether more runs follow the one that this event is of. */
+  goesOn: () => false,
+};
+
+/** The ids of a thread's events: several runs, one after the other, whose order is the server's to know. */
+const IDS_OF_A_THREAD = {
+  form: "<where>/<place>",
+  placeOf: (id) => (/^[^\s/~]+\/\d+(\.\d+(\+\d+)?)?(~[^\s/~]+\/\d+)*$/.test(id) ? id : undefined),
+  isSame: (place, other) => place === other,
+  isKnown: (place, last) => place === last,
+  goesOn: (place) => place.includes("~"),
+};
+
+/** An exchange, or a thread that is got back, as something to be read over many connections, as the bytes of one. */
 class ExchangeReading {
+  #ids;
   #request;
   #first;
   #what;
@@ -866,19 +885,24 @@ class ExchangeReading {
   #maxEventBytes;
   /** Whether the server is one that a repeated request re-attaches at. Of another, nothing may be asked twice. */
   #isRunwire;
+  /** Whether nothing has come yet that asking a second time could bring again. */
+  #isUntouched;
   #at;
-  /** The position of the last event that came over this connection. */
+  /** The place of the last event that came over this connection. */
   #came;
-  /** Whether the last event was the ending of the run. */
+  /** Whether the last event was the ending of a run behind which none follows. */
   #closedRun = false;
   #retryIsForwarded = false;
   cursor;
   ended = false;
 
-  constructor({ request, first, exchange, idleMs, maxEventBytes }) {
+  constructor({ request, first, exchange, isThread, idleMs, maxEventBytes }) {
+    this.#ids = isThread ? IDS_OF_A_THREAD : IDS_OF_AN_EXCHANGE;
     this.#request = request;
     this.#first = first;
-    this.#what = `exchange \`${exchange.runId}\` of thread \`${exchange.threadId}\``;
+    const thread = `thread \`${exchange.threadId}\``;
+    this.#what = isThread ? thread : `exchange \`${exchange.runId}\` of ${thread}`;
+    this.#isUntouched = isThread;
     this.#idleMs = idleMs;
     this.#maxEventBytes = maxEventBytes;
     this.#isRunwire = first.headers.has("runwire-run-id");
@@ -886,7 +910,7 @@ class ExchangeReading {
 
   /** Other servers need give no sign of life. */
   get idleMs() {
-    return this.#isRunwire ? this.#idleMs : Infinity;
+    return this.#isRunwire || this.#isUntouched ? this.#idleMs : Infinity;
   }
 
   async connect(signal) {
@@ -910,20 +934,21 @@ class ExchangeReading {
       this.#retryIsForwarded ||= retry !== undefined;
       return { item: bytes, moves: false };
     }
-    const position = positionOf(id);
-    if (position === undefined) {
+    this.#isUntouched = false;
+    const { form, placeOf, isSame, isKnown, goesOn } = this.#ids;
+    const place = placeOf(id ?? "");
+    if (place === undefined) {
       if (this.#isRunwire)
-        throw this.#bad(id === undefined ? "it has no id of its own" : `its id is \`${id}\` and not <seq>.<n>`);
+        throw this.#bad(id === undefined ? "it has no id of its own" : `its id is \`${id}\` and not ${form}`);
       return { item: bytes, moves: true };
     }
     this.#isRunwire = true;
-    const order = (a, b) => (b === undefined ? 1 : a[0] - b[0] || a[1] - b[1]);
-    if (order(position, this.#came) === 0) throw this.#bad(`the id \`${id}\` stands for two events`);
-    this.#came = position;
-    if (order(position, this.#at) <= 0) return undefined;
-    this.#at = position;
+    if (this.#came !== undefined && isSame(place, this.#came)) throw this.#bad(`the id \`${id}\` stands for two events`);
+    this.#came = place;
+    if (this.#at !== undefined && isKnown(place, this.#at)) return undefined;
+    this.#at = place;
     this.cursor = id;
-    this.#closedRun = /^RUN_(FINISHED|ERROR)$/.test(typeOf(data));
+    this.#closedRun = /^RUN_(FINISHED|ERROR)$/.test(typeOf(data)) && !goesOn(place);
     return { item: bytes, moves: true };
   }
 
@@ -943,7 +968,7 @@ class ExchangeReading {
   /** The body may end where the server ended it behind the run's ending, and nowhere else. `RUN_ERROR` may still follow
    * `RUN_FINISHED`, so a connection that breaks there is no end either. */
   afterCut(cut) {
-    if (!this.#isRunwire && !cut.clean) throw cut.cause ?? cut;
+    if (!this.#isRunwire && !this.#isUntouched && !cut.clean) throw cut.cause ?? cut;
     this.ended = cut.clean && (this.#closedRun || !this.#isRunwire);
   }
 }
@@ -1072,7 +1097,8 @@ export function resumableFetch(options = {}) {
     const { response, unlink } = first;
     if (response.status !== 200 || !isEventStream(response) || response.body === null) return response;
 
-    const reading = new ExchangeReading({ request, first: response, exchange, idleMs, maxEventBytes });
+    const isThread = isConnect(input);
+    const reading = new ExchangeReading({ request, first: response, exchange, isThread, idleMs, maxEventBytes });
     const release = () => {
       unlink();
       unlinkCaller();

@@ -16,8 +16,8 @@ use crate::problem::Problem;
 /// How the server talks to its clients.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// So often a stream gets a comment and a WebSocket a ping, each connection at moments of its own. Not zero. Default
-    /// 15 s.
+    /// A stream gets a comment after so long without anything to send, at the latest, and a WebSocket a ping so often; each
+    /// connection at moments of its own. Not zero. Default 15 s.
     pub keep_alive: Duration,
     /// A WebSocket peer that answers no ping for so long is gone, and so is any peer whose socket takes nothing for so
     /// long. Default 45 s.

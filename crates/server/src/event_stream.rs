@@ -12,10 +12,11 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use runwire_agui::SseEncoder;
-use tokio::time::{Instant, Interval, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::app::App;
+use crate::keep_alive::KeepAlive;
 
 /// Where the events of a stream come from.
 pub(crate) trait Source: Send + 'static {
@@ -45,9 +46,8 @@ pub(crate) enum StreamError {
 struct Sending<S> {
     source: S,
     first: Option<Bytes>,
-    /// When a comment is due: whatever was sent in between, so that not all readers of a run that falls silent get theirs
-    /// at once.
-    keep_alive: Interval,
+    /// When a comment is due.
+    keep_alive: KeepAlive,
     ends_at: Option<Instant>,
     /// Elapses at `ends_at`.
     old: Option<Pin<Box<Sleep>>>,
@@ -55,7 +55,7 @@ struct Sending<S> {
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-/// Sends what the source gives, a comment every so often, and ends cleanly between events when the connection is old enough
+/// Sends what the source gives, comments in silence, and ends cleanly between events when the connection is old enough
 /// or the server goes.
 pub(crate) fn respond(app: &App, source: impl Source) -> Response {
     respond_until(app, source, app.options().stream_max_age)
@@ -107,7 +107,10 @@ impl<S: Source> Sending<S> {
         tokio::select! {
             biased;
             next = self.source.next() => match next {
-                Ok(chunk) => chunk.map(Ok),
+                Ok(chunk) => {
+                    self.keep_alive.sent();
+                    chunk.map(Ok)
+                }
                 Err(error) => {
                     tracing::error!(%error, "a stream was cut");
                     Some(Err(error))
@@ -115,7 +118,7 @@ impl<S: Source> Sending<S> {
             },
             () = &mut self.closed => None,
             () = old => None,
-            _ = self.keep_alive.tick() => {
+            () = self.keep_alive.due() => {
                 let mut comment = Vec::new();
                 SseEncoder::encode_comment(&mut comment, "");
                 Some(Ok(comment.into()))

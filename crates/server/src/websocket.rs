@@ -247,7 +247,7 @@ impl Connection {
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return Close::Gone,
                     Some(Ok(_)) => heard = Instant::now(),
                 },
-                _ = ping.tick() => {
+                () = ping.due() => {
                     if heard.elapsed() > options.gone_after {
                         return Close::Gone;
                     }

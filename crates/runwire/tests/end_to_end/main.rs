@@ -22,5 +22,6 @@ mod real_clients;
 mod real_part;
 mod real_protobuf;
 mod serving;
+mod tls;
 mod verdicts;
 mod verify_log;
