@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use runwire_agui::{AgentCapabilities, Interrupt, RunAgentInput, RunStarted};
+use runwire_agui::{AgentCapabilities, Interrupt, Message, RunAgentInput, RunStarted};
 use runwire_bridge::{ExchangeEnd, Failure};
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +38,17 @@ pub struct Exchange {
     pub interrupts: Vec<Interrupt>,
     /// Cancelled when the run is asked to stop.
     pub stop: CancellationToken,
+}
+
+impl Exchange {
+    /// The text of what the user said last; empty when there is none.
+    pub fn prompt(&self) -> String {
+        let last = self.input.messages.iter().rev().find_map(|message| match message {
+            Message::User(user) => Some(user.content.text()),
+            _ => None,
+        });
+        last.unwrap_or_default()
+    }
 }
 
 /// A run that has not begun, or a suspended one that has not gone on.

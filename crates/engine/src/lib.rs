@@ -22,9 +22,12 @@ mod writer;
 
 pub use clock::now;
 pub use driver::{Agent, Driver, Exchange, Starting};
+pub use drivers::InProcess;
 pub use engine::{CancelError, Engine, EngineOptions};
 pub use recovery::{RecoverError, Recovered};
+// What an agent of the program's own is written with.
 pub use request::{CreateRun, CreateRunError, RunRequest, Started};
+pub use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, Suspension, ToolOutput};
 pub use segment::Segment;
 pub use sweeper::Swept;
 pub use writer::{RunWriter, WriteError};

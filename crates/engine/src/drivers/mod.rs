@@ -3,9 +3,11 @@
 mod agui;
 mod demo;
 mod exec;
+mod in_process;
 mod lines;
 mod relay;
 
 pub use agui::{AguiDriver, AguiOptions, AguiSetupError, Binding};
 pub use demo::{DemoDriver, DemoOptions};
 pub use exec::{ExecDriver, ExecOptions, ExecSetupError, Output};
+pub use in_process::{InProcess, InProcessDriver};

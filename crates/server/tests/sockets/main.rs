@@ -4,6 +4,7 @@
 mod agui;
 mod auth;
 mod connect;
+mod example;
 mod guarantees;
 mod harness;
 mod patience;
