@@ -7,6 +7,7 @@ use runwire_agui::{AgentCapabilities, Interrupt, Message, RunAgentInput, RunStar
 use runwire_bridge::{ExchangeEnd, Failure};
 use tokio_util::sync::CancellationToken;
 
+use crate::drivers::Executors;
 use crate::writer::{RunCore, RunWriter};
 
 /// Executes the exchanges of an agent's runs. One driver serves all runs of its agent at once.
@@ -17,6 +18,11 @@ pub trait Driver: Send + Sync + 'static {
     /// What the agent declares about itself. By default nothing, which says nothing.
     fn capabilities(&self) -> AgentCapabilities {
         AgentCapabilities::default()
+    }
+
+    /// Where executors elsewhere find this agent's runs. `None` for an agent that this server executes.
+    fn executors(&self) -> Option<&Executors> {
+        None
     }
 
     /// Executes one exchange: writes what happens, and says how it ended.
@@ -30,6 +36,8 @@ pub trait Driver: Send + Sync + 'static {
 /// What a driver is asked to do.
 #[derive(Clone, Debug)]
 pub struct Exchange {
+    /// The run.
+    pub run_id: String,
     /// The input: ids, messages, tools, state.
     pub input: Arc<RunAgentInput>,
     /// Whether this exchange continues a suspended run.

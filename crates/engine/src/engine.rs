@@ -277,7 +277,7 @@ impl Engine {
         let execution = Execution {
             core,
             driver: agent.driver,
-            exchange: Exchange { input, resumed, interrupts, stop },
+            exchange: Exchange { run_id: run_id.clone(), input, resumed, interrupts, stop },
             grace: self.inner.options.cancel_grace,
             abandon: self.inner.abandon.clone(),
         };

@@ -22,7 +22,7 @@ mod writer;
 
 pub use clock::now;
 pub use driver::{Agent, Driver, Exchange, Starting};
-pub use drivers::InProcess;
+pub use drivers::{ExecutorError, Executors, InProcess, Lines, Standing};
 pub use engine::{CancelError, Engine, EngineOptions};
 pub use recovery::{RecoverError, Recovered};
 // What an agent of the program's own is written with.

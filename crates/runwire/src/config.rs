@@ -9,10 +9,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use runwire_agui::AgentCapabilities;
 use runwire_engine::drivers::{
-    AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions, ExecDriver, ExecOptions, Output,
+    AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions, ExecDriver, ExecOptions, ExternalDriver,
+    ExternalOptions, Output,
 };
 use runwire_engine::{Agent, Driver};
-use runwire_server::Tokens;
+use runwire_server::{Rights, Tokens};
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
 
@@ -98,6 +99,9 @@ struct AgentTable {
     max_output_bytes: Option<u64>,
     #[serde(default, deserialize_with = "size::optional")]
     max_memory: Option<u64>,
+    // external
+    #[serde(default, deserialize_with = "duration::optional")]
+    lease: Option<Duration>,
     // several
     idempotent: Option<bool>,
     #[serde(default)]
@@ -126,6 +130,8 @@ struct TokenTable {
     token_env: Option<String>,
     #[serde(default)]
     runs: RunsWord,
+    #[serde(default)]
+    push: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -150,7 +156,7 @@ const TOP: &[&str] = &[
     "tokens",
 ];
 const KEEP: &[&str] = &["max_age", "max_runs", "max_bytes"];
-const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
+const TOKEN: &[&str] = &["name", "token", "token_env", "runs", "push"];
 const EVERY_AGENT: &[&str] = &["driver", "description", "retention"];
 const DRIVERS: &[(&str, &[&str])] = &[
     ("demo", &["pace", "repeat"]),
@@ -170,6 +176,7 @@ const DRIVERS: &[(&str, &[&str])] = &[
             "capabilities",
         ],
     ),
+    ("external", &["lease", "capabilities"]),
 ];
 
 /// How a server is set up.
@@ -342,6 +349,7 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
             }))
         }
         "exec" => Arc::new(exec(table)?),
+        "external" => Arc::new(external(table)?),
         _ => {
             let Some(url) = &table.url else { bail!("`url` is missing: the address of the upstream agent") };
             let mut options = AguiOptions::new(url);
@@ -370,6 +378,15 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
     // Nor is what is kept of its runs a part of what it does.
     let revision = Some(revision(&format!("{:?}", AgentTable { retention: None, ..table.clone() })));
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver })
+}
+
+fn external(table: &AgentTable) -> anyhow::Result<ExternalDriver> {
+    let defaults = ExternalOptions::default();
+    let lease = table.lease.unwrap_or(defaults.lease);
+    if lease < Duration::from_secs(1) {
+        bail!("lease: below 1s an executor would be given up before it has said anything");
+    }
+    Ok(ExternalDriver::new(ExternalOptions { lease, capabilities: capabilities(&table.capabilities)? }))
 }
 
 fn exec(table: &AgentTable) -> anyhow::Result<ExecDriver> {
@@ -438,7 +455,8 @@ fn tokens(tables: &[TokenTable]) -> anyhow::Result<Option<Tokens>> {
                 .with_context(|| format!("tokens[{i}]: the environment variable {name} is wanted"))?,
             _ => bail!("tokens[{i}]: one of `token` and `token_env` is wanted"),
         };
-        tokens.add(&table.name, &secret, table.runs == RunsWord::All).with_context(|| format!("tokens[{i}]"))?;
+        let rights = Rights { all_runs: table.runs == RunsWord::All, push: table.push };
+        tokens.add_with(&table.name, &secret, rights).with_context(|| format!("tokens[{i}]"))?;
     }
     Ok(Some(tokens))
 }
@@ -523,6 +541,7 @@ mod tests {
             ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nidle_timeout = \"0s\"", "idle_timeout"),
             ("[agents.\"a/b\"]\ndriver = \"demo\"", "agents.a/b"),
             ("[agents.a]\ndriver = \"agui\"", "`url` is missing"),
+            ("[agents.a]\ndriver = \"external\"\nlease = \"10ms\"", "lease"),
             ("[agents.a]\ndriver = \"exec\"", "`command` is missing"),
             ("[agents.a]\ndriver = \"exec\"\ncommand = [\"\"]", "`command` is empty"),
             ("[agents.a]\ndriver = \"exec\"\ncommand = [\"x\"]\noutput = \"sse\"", "auto"),

@@ -11,6 +11,7 @@ mod connect;
 mod connect_cursor;
 mod cursor;
 mod event_stream;
+mod executor;
 mod frame_stream;
 mod history;
 mod history_reader;
@@ -30,7 +31,7 @@ mod sessions;
 mod websocket;
 
 pub use app::{App, ServerOptions};
-pub use auth::{TokenError, Tokens};
+pub use auth::{Rights, TokenError, Tokens};
 pub use routes::router;
 pub use server::{Server, Setup, StartError};
 pub use serving::serve;

@@ -5,6 +5,7 @@ mod agui;
 mod auth;
 mod connect;
 mod example;
+mod executor;
 mod guarantees;
 mod harness;
 mod patience;
