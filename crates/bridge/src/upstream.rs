@@ -36,6 +36,25 @@ pub enum ExchangeEnd {
     Failed(Failure),
 }
 
+/// The run is complete, and there is nothing more to say about it.
+impl From<()> for ExchangeEnd {
+    fn from((): ()) -> ExchangeEnd {
+        ExchangeEnd::Completed(Completion::default())
+    }
+}
+
+impl From<Completion> for ExchangeEnd {
+    fn from(completion: Completion) -> ExchangeEnd {
+        ExchangeEnd::Completed(completion)
+    }
+}
+
+impl From<Suspension> for ExchangeEnd {
+    fn from(suspension: Suspension) -> ExchangeEnd {
+        ExchangeEnd::Suspended(suspension)
+    }
+}
+
 /// What is missing of a stream that did not tell how the requested run ended. It reads on behind whose stream it is: "the
 /// agent's …".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use runwire_agui::{AgentCapabilities, Interrupt, ResumeStatus, RunAgentInput, RunStarted};
+use runwire_agui::{AgentCapabilities, Interrupt, Message, ResumeStatus, RunAgentInput, RunStarted};
 use runwire_bridge::{ExchangeEnd, Failure, WaitingCall};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::asking::WaitRule;
+use crate::drivers::Executors;
 use crate::guardrails::Guardrail;
 use crate::limits::Limits;
 use crate::retry::RetryPolicy;
@@ -30,6 +31,11 @@ pub trait Driver: Send + Sync + 'static {
         false
     }
 
+    /// Where executors elsewhere find this agent's runs. `None` for an agent that this server executes.
+    fn executors(&self) -> Option<&Executors> {
+        None
+    }
+
     /// Executes one exchange: writes what happens, and says how it ended.
     ///
     /// The run begins when the driver calls [`Starting::begin`]; a driver that ends before it did so has it begun by
@@ -41,6 +47,8 @@ pub trait Driver: Send + Sync + 'static {
 /// What a driver is asked to do.
 #[derive(Clone, Debug)]
 pub struct Exchange {
+    /// The run.
+    pub run_id: String,
     /// The input: ids, messages, tools, state.
     pub input: Arc<RunAgentInput>,
     /// Whether this exchange continues a suspended run.
@@ -57,6 +65,15 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// The text of what the user said last; empty when there is none.
+    pub fn prompt(&self) -> String {
+        let last = self.input.messages.iter().rev().find_map(|message| match message {
+            Message::User(user) => Some(user.content.text()),
+            _ => None,
+        });
+        last.unwrap_or_default()
+    }
+
     /// What the run had asked, in that order, and what was answered. Empty for a run that begins.
     ///
     /// Each answer fits the schema that its question came with.

@@ -31,13 +31,16 @@ pub use answer_schema::{MAX_ANSWER_BYTES, MAX_ANSWER_DEPTH, MAX_SCHEMA_BYTES};
 pub use asking::{OnDeadline, WaitRule};
 pub use clock::now;
 pub use driver::{Agent, AgentPolicy, Answer, Driver, Exchange, Starting};
+pub use drivers::{ExecutorError, Executors, InProcess, Lines, Standing};
 pub use engine::{CancelError, DEADLINE, Engine, EngineOptions, ResumeError, ResumeRun, Waiting};
 pub use guardrails::{Action, GuardService, GuardServiceError, Guarded, Guardrail, Judge, OUTPUT_WINDOW};
 pub use limits::Limits;
 pub use prices::{PRICED_TOKENS, Price, Prices};
 pub use recovery::{RecoverError, Recovered};
+// What an agent of the program's own is written with.
 pub use request::{CreateRun, CreateRunError, RunRequest, Started};
 pub use retry::RetryPolicy;
+pub use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, Suspension, ToolOutput};
 pub use segment::Segment;
 pub use sweeper::Swept;
 pub use writer::{RunWriter, WriteError};

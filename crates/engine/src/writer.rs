@@ -562,6 +562,15 @@ impl RunWriter {
         self.core.guarded(self.core.bounds.guards.call_complete(segment.as_str()).await)
     }
 
+    /// Waits until everything that was written so far is in the store, deltas that wait to be joined included.
+    ///
+    /// # Errors
+    /// When the run has ended, or the store takes no more of it.
+    pub(crate) async fn flush(&self) -> Result<(), WriteError> {
+        self.core.write(|recorder, now| recorder.flush(now))?;
+        Ok(self.core.progress.flush().await?)
+    }
+
     fn segment<K>(&self, open: Open<K>) -> Segment<K> {
         Segment::new(self.clone(), open)
     }

@@ -12,10 +12,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use runwire_agui::AgentCapabilities;
 use runwire_engine::drivers::{
-    AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions, ExecDriver, ExecOptions, Output,
+    AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions, ExecDriver, ExecOptions, ExternalDriver,
+    ExternalOptions, Output,
 };
 use runwire_engine::{Agent, AgentPolicy, DEADLINE, Driver, OnDeadline, Prices, WaitRule};
-use runwire_server::Tokens;
+use runwire_server::{Rights, Tokens};
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
 
@@ -116,6 +117,9 @@ struct AgentTable {
     max_output_bytes: Option<u64>,
     #[serde(default, deserialize_with = "size::optional")]
     max_memory: Option<u64>,
+    // external
+    #[serde(default, deserialize_with = "duration::optional")]
+    lease: Option<Duration>,
     // several
     idempotent: Option<bool>,
     #[serde(default)]
@@ -152,6 +156,8 @@ struct TokenTable {
     token_env: Option<String>,
     #[serde(default)]
     runs: RunsWord,
+    #[serde(default)]
+    push: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -178,7 +184,7 @@ const TOP: &[&str] = &[
     "tokens",
 ];
 const KEEP: &[&str] = &["max_age", "max_runs", "max_bytes"];
-const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
+const TOKEN: &[&str] = &["name", "token", "token_env", "runs", "push"];
 const EVERY_AGENT: &[&str] = &[
     "driver",
     "description",
@@ -208,6 +214,7 @@ const DRIVERS: &[(&str, &[&str])] = &[
             "capabilities",
         ],
     ),
+    ("external", &["lease", "capabilities"]),
 ];
 
 /// How a server is set up.
@@ -428,6 +435,7 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
             }))
         }
         "exec" => Arc::new(exec(table)?),
+        "external" => Arc::new(external(table)?),
         _ => {
             let Some(url) = &table.url else { bail!("`url` is missing: the address of the upstream agent") };
             let mut options = AguiOptions::new(url);
@@ -465,6 +473,15 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
         ..policy::of(table.retry.as_ref())?
     };
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver, policy })
+}
+
+fn external(table: &AgentTable) -> anyhow::Result<ExternalDriver> {
+    let defaults = ExternalOptions::default();
+    let lease = table.lease.unwrap_or(defaults.lease);
+    if lease < Duration::from_secs(1) {
+        bail!("lease: below 1s an executor would be given up before it has said anything");
+    }
+    Ok(ExternalDriver::new(ExternalOptions { lease, capabilities: capabilities(&table.capabilities)? }))
 }
 
 fn exec(table: &AgentTable) -> anyhow::Result<ExecDriver> {
@@ -536,7 +553,8 @@ fn tokens(tables: &[TokenTable]) -> anyhow::Result<Option<Tokens>> {
         if table.name == DEADLINE {
             bail!("tokens[{i}]: the name `{DEADLINE}` is that of a deadline which resolved a run; take another");
         }
-        tokens.add(&table.name, &secret, table.runs == RunsWord::All).with_context(|| format!("tokens[{i}]"))?;
+        let rights = Rights { all_runs: table.runs == RunsWord::All, push: table.push };
+        tokens.add_with(&table.name, &secret, rights).with_context(|| format!("tokens[{i}]"))?;
     }
     Ok(Some(tokens))
 }
@@ -652,6 +670,7 @@ mod tests {
             ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nidle_timeout = \"0s\"", "idle_timeout"),
             ("[agents.\"a/b\"]\ndriver = \"demo\"", "agents.a/b"),
             ("[agents.a]\ndriver = \"agui\"", "`url` is missing"),
+            ("[agents.a]\ndriver = \"external\"\nlease = \"10ms\"", "lease"),
             ("[agents.a]\ndriver = \"exec\"", "`command` is missing"),
             ("[agents.a]\ndriver = \"exec\"\ncommand = [\"\"]", "`command` is empty"),
             ("[agents.a]\ndriver = \"exec\"\ncommand = [\"x\"]\noutput = \"sse\"", "auto"),

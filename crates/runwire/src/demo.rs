@@ -32,7 +32,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<Exit> {
     settings.agents = vec![demo_agent()];
     let store = settings.store.display().to_string();
     let mut server = start::start(settings).await?;
-    let address = format!("http://{}", server.address);
+    let address = format!("http://{}", server.address());
     let client = Server::new(&address, None)?;
     let before = client.runs(&RunFilter { limit: Some(1000), ..RunFilter::default() }).await?.runs.len();
 
@@ -55,7 +55,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<Exit> {
         show.note("serving on until Ctrl-C")?;
         tokio::select! {
             () = signals::stop_requested() => {}
-            error = server.failed() => return Err(error),
+            error = start::failed(&mut server) => return Err(error),
         }
     }
     server.stop().await?;

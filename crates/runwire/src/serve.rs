@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use runwire_server::Server;
 use serde_json::json;
 
 use crate::cli::{ServeArgs, SyncMode};
@@ -10,11 +11,11 @@ use crate::exit::Exit;
 use crate::{cli, signals, start};
 
 /// The arguments of a first run, as they have to be for this server.
-fn first_run(server: &start::Running, tokens: bool) -> String {
-    let agent = server.engine.agents().keys().next().map_or("demo", String::as_str);
+fn first_run(server: &Server, tokens: bool) -> String {
+    let agent = server.engine().agents().keys().next().map_or("demo", String::as_str);
     let mut arguments = format!("{agent} \"Hello\"");
-    if server.address.to_string() != cli::DEFAULT_ADDRESS {
-        arguments.push_str(&format!(" --server http://{}", server.address));
+    if server.address().to_string() != cli::DEFAULT_ADDRESS {
+        arguments.push_str(&format!(" --server http://{}", server.address()));
     }
     if tokens {
         arguments.push_str(" --token TOKEN");
@@ -34,10 +35,10 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let tokens = settings.tokens.is_some();
     let grace = settings.shutdown_grace;
     let mut server = start::start(settings).await?;
-    let address = server.address;
-    let left_behind = server.recovered.len();
+    let address = server.address();
+    let left_behind = server.recovered().len();
     if args.json {
-        let ids: Vec<&String> = server.engine.agents().keys().collect();
+        let ids: Vec<&String> = server.engine().agents().keys().collect();
         println!(
             "{}",
             json!({ "listening": format!("http://{address}"), "store": store, "sync": sync, "agents": ids,
@@ -60,9 +61,9 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     std::io::stdout().flush()?;
     tokio::select! {
         () = signals::stop_requested() => {}
-        error = server.failed() => return Err(error),
+        error = start::failed(&mut server) => return Err(error),
     }
-    let active = server.engine.active_runs();
+    let active = server.engine().active_runs();
     if active > 0 {
         // A log that cannot be written must not keep the runs from their end.
         let _ = writeln!(

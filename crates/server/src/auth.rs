@@ -17,12 +17,13 @@ pub(crate) struct Principal {
     /// `None` on a server without tokens.
     name: Option<String>,
     all_runs: bool,
+    push: bool,
 }
 
 impl Principal {
     /// Everybody, on a server without tokens.
     pub(crate) fn anybody() -> Principal {
-        Principal { name: None, all_runs: true }
+        Principal { name: None, all_runs: true, push: true }
     }
 
     /// The name that runs created by this principal carry.
@@ -44,6 +45,11 @@ impl Principal {
     /// Whether the principal may remove runs: who sees all of them may.
     pub(crate) fn may_remove(&self) -> bool {
         self.all_runs
+    }
+
+    /// Whether the principal may execute runs that it may see: claim them, and push their events.
+    pub(crate) fn may_push(&self) -> bool {
+        self.push
     }
 
     /// Whether the principal may see this session: one that it began, or all.
@@ -74,6 +80,15 @@ pub struct Tokens {
     tokens: Vec<Token>,
 }
 
+/// What a token's holder may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// See every run, rather than only those created with the same name.
+    pub all_runs: bool,
+    /// Execute those that it sees, from outside: claim them, and push their events.
+    pub push: bool,
+}
+
 /// A token cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
@@ -94,6 +109,14 @@ impl Tokens {
     /// # Errors
     /// When the token is empty, is no visible ASCII, or is there already.
     pub fn add(&mut self, name: &str, secret: &str, all_runs: bool) -> Result<(), TokenError> {
+        self.add_with(name, secret, Rights { all_runs, ..Rights::default() })
+    }
+
+    /// Adds a token whose holder may do this.
+    ///
+    /// # Errors
+    /// As [`Tokens::add`].
+    pub fn add_with(&mut self, name: &str, secret: &str, rights: Rights) -> Result<(), TokenError> {
         if secret.is_empty() {
             return Err(TokenError::Empty(name.to_owned()));
         }
@@ -104,7 +127,8 @@ impl Tokens {
             let other = other.principal.name.clone().unwrap_or_default();
             return Err(TokenError::Repeated(name.to_owned(), other));
         }
-        let principal = Principal { name: Some(name.to_owned()), all_runs };
+        let Rights { all_runs, push } = rights;
+        let principal = Principal { name: Some(name.to_owned()), all_runs, push };
         self.tokens.push(Token { secret: secret.to_owned(), principal });
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::auth::bearer;
 use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
-use crate::{agui, connect, frame_stream, prune, resume, runs, session_stream, sessions, websocket};
+use crate::{agui, connect, executor, frame_stream, prune, resume, runs, session_stream, sessions, websocket};
 
 /// All routes of the server.
 pub fn router(app: App) -> Router {
@@ -33,7 +33,9 @@ pub fn router(app: App) -> Router {
         .route("/v2/runs/{id}", get(runs::get))
         .route("/v2/runs/{id}/stream", get(frame_stream::stream))
         .route("/v2/runs/{id}/ws", get(websocket::upgrade))
-        .route("/v2/runs/{id}/frames", get(frame_stream::page))
+        .route("/v2/runs/{id}/frames", get(frame_stream::page).post(executor::push))
+        .route("/v2/runs/{id}/claim", post(executor::claim))
+        .route("/v2/runs/{id}/heartbeat", post(executor::heartbeat))
         .route("/v2/runs/{id}/agui", get(agui::follow))
         .route("/v2/runs/{id}/cancel", post(runs::cancel))
         .route("/v2/runs/{id}/resume", post(resume::resume))
@@ -89,6 +91,9 @@ async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
             "websocket": "GET /v2/runs/{id}/ws",
             "frames": "GET /v2/runs/{id}/frames",
             "events": "GET /v2/runs/{id}/agui",
+            "claim": "POST /v2/runs/{id}/claim",
+            "heartbeat": "POST /v2/runs/{id}/heartbeat",
+            "push": "POST /v2/runs/{id}/frames",
             "prune": "POST /v2/runs/prune",
             "cancel": "POST /v2/runs/{id}/cancel",
             "resume": "POST /v2/runs/{id}/resume",

@@ -95,7 +95,8 @@ impl Driver for DemoDriver {
         let pace = Pace { every: self.options.pace, stop: exchange.stop.clone() };
         let repeat = self.options.repeat;
         Box::pin(async move {
-            let (prompt, skipped) = prompt_of(&exchange.input);
+            let prompt = exchange.prompt();
+            let skipped = parts_without_text(&exchange.input);
             let writer = starting.begin(None);
             if skipped > 0 {
                 let what = format!("{skipped} parts of the message were skipped: this agent reads text only");
@@ -340,18 +341,16 @@ fn usage(prompt: &str, written: u64, reasoning: Option<u64>, finish_reason: &str
     Ending { usage: Some(usage), finish_reason: Some(finish_reason.to_owned()), ..Ending::completed() }
 }
 
-/// The last thing that the user said, and how many parts of it are no text.
-fn prompt_of(input: &RunAgentInput) -> (String, usize) {
-    let said = input.messages.iter().rev().find_map(|m| match m {
+/// How many parts of what the user said last are no text.
+fn parts_without_text(input: &RunAgentInput) -> usize {
+    let last = input.messages.iter().rev().find_map(|message| match message {
         Message::User(user) => Some(&user.content),
         _ => None,
     });
-    let Some(content) = said else { return (String::new(), 0) };
-    let skipped = match content {
-        Content::Text(_) => 0,
-        Content::Parts(parts) => parts.iter().filter(|part| !matches!(part, ContentPart::Text(_))).count(),
-    };
-    (content.text(), skipped)
+    match last {
+        Some(Content::Parts(parts)) => parts.iter().filter(|part| !matches!(part, ContentPart::Text(_))).count(),
+        Some(Content::Text(_)) | None => 0,
+    }
 }
 
 /// Words with the space that follows them.

@@ -209,6 +209,17 @@ impl Relay {
         }
     }
 
+    /// Waits until everything that was taken is in the store.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) async fn flush(&self) -> Result<(), WriteError> {
+        match &self.writer {
+            Some((writer, _)) => writer.flush().await,
+            None => Ok(()),
+        }
+    }
+
     /// The stream is over: how the run ended in it. A truncation is the channel's fault.
     pub(crate) fn finish(self) -> ExchangeEnd {
         self.upstream.finish()

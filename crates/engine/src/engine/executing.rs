@@ -71,7 +71,7 @@ impl Engine {
             run_id: run_id.clone(),
             driver: agent.driver,
             retry: agent.policy.retry,
-            exchange: Exchange { input, resumed, attempt, interrupts, calls, stop },
+            exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, stop },
             grace: self.inner.options.cancel_grace,
             closing: self.inner.closing.clone(),
             abandon: self.inner.abandon.clone(),

@@ -84,10 +84,9 @@ async fn an_expired_interrupt_of_the_agents_is_given_up_whatever_answer_is_confi
 
     let driver = AguiDriver::new(AguiOptions::new(server.url())).unwrap();
     assert!(driver.judges_answers());
-    let agent = driven_by("upstream", driver);
-    let rule = WaitRule { on_deadline: OnDeadline::Answer(json!(true)), ..WaitRule::default() };
-    let waiting = [("upstream".to_owned(), rule)].into();
-    let engine = Engine::new(bed.store.clone(), [agent], EngineOptions { waiting, ..EngineOptions::default() });
+    let mut agent = driven_by("upstream", driver);
+    agent.policy.waiting = WaitRule { on_deadline: OnDeadline::Answer(json!(true)), ..WaitRule::default() };
+    let engine = Engine::new(bed.store.clone(), [agent], EngineOptions::default());
     assert_eq!(engine.resolve_due().await.unwrap(), 1);
     assert_eq!(bed.ended(&run_id).await.ending(), "completed");
     assert_eq!(server.seen()[1].body["resume"], json!([{ "interruptId": "i1", "status": "cancelled" }]));

@@ -59,3 +59,22 @@ async fn the_exec_examples_answer_with_text_with_a_tool_call_and_with_state() {
         assert!(log.contains(heard), "standard error is in the server's log:\n{log}");
     }
 }
+
+#[tokio::test]
+async fn the_worker_executes_what_is_queued() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve("external", dir.path()).await;
+    let mut worker = tokio::process::Command::new("python3");
+    let mut worker = worker.args(["worker.py", server.url(), "shout", "2"]).current_dir(dir.path());
+    worker = worker.stdout(std::process::Stdio::piped()).kill_on_drop(true);
+    let worker = worker.spawn().unwrap();
+    for prompt in ["hello there", "and again"] {
+        let frames = run(&server, dir.path(), "shout", prompt).await;
+        let louder: String = prompt.to_uppercase().split(' ').map(|word| format!("{word}! ")).collect();
+        assert_eq!(text(&frames), louder);
+    }
+    let done = tokio::time::timeout(crate::program::PATIENCE, worker.wait_with_output()).await.unwrap().unwrap();
+    assert!(done.status.success());
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(said.lines().filter(|line| line.ends_with(" completed")).count(), 2, "{said}");
+}

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::{Server, Setup, problem, soon, stepped};
 
 /// Every route that says or does something about runs; `{run}` stands for a run.
-const ROUTES: [(&str, &str); 10] = [
+const ROUTES: [(&str, &str); 13] = [
     ("POST", "/v2/runs"),
     ("GET", "/v2/runs"),
     ("GET", "/v2/runs/{run}"),
@@ -14,6 +14,9 @@ const ROUTES: [(&str, &str); 10] = [
     ("GET", "/v2/runs/{run}/frames"),
     ("GET", "/v2/runs/{run}/agui"),
     ("POST", "/v2/runs/{run}/cancel"),
+    ("POST", "/v2/runs/{run}/claim"),
+    ("POST", "/v2/runs/{run}/heartbeat?epoch=1"),
+    ("POST", "/v2/runs/{run}/frames?epoch=1"),
     ("GET", "/v2/runs/{run}/segments/seg_1/payload"),
     ("POST", "/agui/demo"),
     ("POST", "/agui/nobody"),

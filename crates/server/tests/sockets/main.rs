@@ -4,6 +4,8 @@
 mod agui;
 mod auth;
 mod connect;
+mod example;
+mod executor;
 mod guarantees;
 mod harness;
 mod patience;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use reqwest::{Client, RequestBuilder, Response};
 use runwire_engine::drivers::{DemoDriver, DemoOptions};
 use runwire_engine::{Agent, AgentPolicy, Driver, Engine, EngineOptions};
-use runwire_server::{App, ServerOptions, Tokens, serve};
+use runwire_server::{App, Rights, ServerOptions, Tokens, serve};
 use runwire_store::{RunRecord, Store, StoreOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,6 +26,7 @@ pub struct Setup {
     tokens: Option<Tokens>,
     agents: Vec<Agent>,
     send_buffer: Option<u32>,
+    cancel_grace: Duration,
 }
 
 impl Setup {
@@ -37,6 +38,7 @@ impl Setup {
             tokens: None,
             agents: Vec::new(),
             send_buffer: None,
+            cancel_grace: Duration::from_millis(200),
         };
         setup.agent("demo", demo)
     }
@@ -77,6 +79,19 @@ impl Setup {
         self
     }
 
+    /// A token, which is also the name of its holder, who may execute runs from outside.
+    pub fn token_for_executor(mut self, name: &str, all_runs: bool) -> Setup {
+        let rights = Rights { all_runs, push: true };
+        self.tokens.get_or_insert_default().add_with(name, name, rights).unwrap();
+        self
+    }
+
+    /// How long a run has after a stop.
+    pub fn cancel_grace(mut self, grace: Duration) -> Setup {
+        self.cancel_grace = grace;
+        self
+    }
+
     /// How many bytes the system may hold back for a connection's peer.
     pub fn send_buffer(mut self, bytes: u32) -> Setup {
         self.send_buffer = Some(bytes);
@@ -89,7 +104,7 @@ impl Setup {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("runs.db");
         let store = tokio::task::spawn_blocking(move || Store::open(&path, self.store)).await.unwrap().unwrap();
-        let options = EngineOptions { cancel_grace: Duration::from_millis(200), ..EngineOptions::default() };
+        let options = EngineOptions { cancel_grace: self.cancel_grace, ..EngineOptions::default() };
         let engine = Engine::new(store.clone(), self.agents, options);
         let app = App::new(engine.clone(), self.tokens, self.options.clone());
         let mut server = Server {
