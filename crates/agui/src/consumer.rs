@@ -11,7 +11,7 @@ use crate::chunks::ChunkExpander;
 use crate::decode::{Decoded, decode_generally, decode_strictly, decode_value, parse};
 use crate::ending::{Ending, RunRecord, Truncation};
 use crate::event::Event;
-use crate::flat::{self, Part, Step};
+use crate::flat::{self, Part, Scratch, Step};
 use crate::input::RunAgentInput;
 use crate::middleware::{Middleware, Stages};
 use crate::outgoing::{AgentVersion, OlderAgent};
@@ -104,8 +104,8 @@ pub struct Consumer {
     warnings: Vec<Warning>,
     /// What the current push delivers. Kept from push to push, so that an event costs no allocation of its own.
     delivered: Vec<Event>,
-    /// Room for the text of one event, kept for the same reason.
-    scratch: String,
+    /// What the flat reader keeps, for the same reason.
+    scratch: Scratch,
     rejected: Option<Violation>,
 }
 
@@ -132,7 +132,7 @@ impl Consumer {
             verifier,
             warnings: Vec::new(),
             delivered: Vec::new(),
-            scratch: String::new(),
+            scratch: Scratch::default(),
             rejected: None,
         }
     }
@@ -189,9 +189,7 @@ impl Consumer {
         let index = self.index;
         let taken = self.step(|consumer, index| match event {
             Some(event) => consumer.deliver(event, index),
-            None if directly && decode_generally(json.as_bytes(), &mut consumer.delivered) => {
-                consumer.deliver_last(index)
-            }
+            None if directly && decode_generally(json, &mut consumer.delivered) => consumer.deliver_last(index),
             None => consumer.process(parse(json.as_bytes(), index)?, index),
         });
         for event in self.delivered.drain(..) {
