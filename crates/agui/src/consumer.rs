@@ -15,6 +15,7 @@ use crate::flat::{self, Part, Scratch, Step};
 use crate::input::RunAgentInput;
 use crate::middleware::{Middleware, Stages};
 use crate::outgoing::{AgentVersion, OlderAgent};
+use crate::patch;
 use crate::reducer::Reducer;
 use crate::retired::RetiredShapes;
 use crate::verify::Verifier;
@@ -169,7 +170,7 @@ impl Consumer {
 
     /// Takes the JSON of the next event and applies to `reducer` whatever it delivers, in order. For a client that wants what
     /// there is to hold and not the events: it comes to what [`Consumer::push_json`] and [`Reducer::apply`] come to, and
-    /// of what extends a text or closes it no event is made. A stream may be taken by both in turns.
+    /// of what extends a text, closes it or changes the state no event is made. A stream may be taken by both in turns.
     ///
     /// What does not apply is warned of among [`Consumer::take_warnings`], behind what else there is to say of the event.
     ///
@@ -180,7 +181,10 @@ impl Consumer {
         let directly = self.rejected.is_none() && self.reads_directly();
         let mut scratch = std::mem::take(&mut self.scratch);
         let part = if directly { flat::read(json, &mut scratch) } else { None };
-        let done = part.as_ref().is_some_and(|part| self.reduce_part(part, reducer));
+        let done = match &part {
+            Some(part) => self.reduce_part(part, reducer),
+            None => directly && self.reduce_patch(json, reducer),
+        };
         let event = part.filter(|_| !done).map(Part::to_event);
         self.scratch = scratch;
         if done {
@@ -206,6 +210,21 @@ impl Consumer {
             return false;
         }
         self.warnings.extend(reducer.extend(part.kind, id, part.delta, self.index));
+        self.expander.pass();
+        self.index += 1;
+        true
+    }
+
+    /// As [`Consumer::reduce_part`], for an event that changes the state.
+    fn reduce_patch(&mut self, json: &str, reducer: &mut Reducer) -> bool {
+        if !self.expander.is_idle() {
+            return false;
+        }
+        let Some(operations) = patch::state_delta(json) else { return false };
+        if !self.verifier.pass_within_run() {
+            return false;
+        }
+        self.warnings.extend(reducer.patch_state(operations, self.index));
         self.expander.pass();
         self.index += 1;
         true

@@ -16,6 +16,7 @@
 //!
 //! Section names such as "events/lifecycle" are pages of the AG-UI 1.0 specification.
 
+mod any_value;
 mod capabilities;
 mod check;
 mod chunks;
