@@ -9,8 +9,8 @@ use crate::events::{
     ReasoningMessageChunk, ReasoningMessageContent, ReasoningMessageEnd, ReasoningMessageStart, TextMessageChunk,
     TextMessageContent, TextMessageEnd, TextMessageStart, ToolCallArgs, ToolCallChunk, ToolCallEnd, ToolCallStart,
 };
-use crate::flat::{ItemKind as Kind, Part, Step};
 use crate::message::TextMessageRole;
+use crate::part::{ItemKind as Kind, Part, Step};
 use crate::violation::{Rule, Violation};
 
 type Owner = Option<String>;

@@ -36,6 +36,7 @@ mod middleware;
 mod object;
 mod outcome;
 mod outgoing;
+mod part;
 mod patch;
 mod pending;
 mod places;

@@ -8,13 +8,13 @@ use crate::events::{
     ActivityDelta, ActivitySnapshot, ReasoningEncryptedValue, ReasoningEncryptedValueSubtype, ReasoningMessageStart,
     TextMessageStart, ToolCallResult, ToolCallStart,
 };
-use crate::flat::ItemKind;
 use crate::input::RunAgentInput;
 use crate::message::{
     ActivityMessage, AssistantMessage, Content, DeveloperMessage, FunctionCall, Message, ReasoningMessage,
     SystemMessage, TextMessageRole, ToolCall, ToolMessage, UserMessage,
 };
 use crate::outcome::{Interrupt, RunFinishedOutcome};
+use crate::part::ItemKind;
 use crate::patch;
 use crate::warning::{Warning, WarningRule};
 

@@ -8,10 +8,10 @@ use hashbrown::{HashMap, HashSet};
 use crate::ending::{Ending, RunEnding, RunRecord, Truncation};
 use crate::event::{Event, EventType};
 use crate::events::{ReasoningEncryptedValueSubtype, RunFinished, RunStarted, SubagentStarted};
-use crate::flat::ItemKind;
 use crate::items::{Items, Owner, REASONING, SPAN, TEXT, TOOL_CALL, agrees, close, continues, named, open};
 use crate::message::Message;
 use crate::outcome::RunFinishedOutcome;
+use crate::part::ItemKind;
 use crate::violation::{Rule, Violation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
