@@ -9,8 +9,8 @@ use crate::events::{
     ReasoningMessageChunk, ReasoningMessageContent, ReasoningMessageEnd, ReasoningMessageStart, TextMessageChunk,
     TextMessageContent, TextMessageEnd, TextMessageStart, ToolCallArgs, ToolCallChunk, ToolCallEnd, ToolCallStart,
 };
-use crate::flat::{ItemKind as Kind, Part, Step};
 use crate::message::TextMessageRole;
+use crate::part::{ItemKind as Kind, Part, Step};
 use crate::violation::{Rule, Violation};
 
 type Owner = Option<String>;
@@ -176,7 +176,13 @@ impl ChunkExpander {
         }
     }
 
-    /// Says that the next event was taken without the expander: [`ChunkExpander::straight`] allowed it.
+    /// Whether no chunk is being assembled: then an event that opens nothing stands for itself.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    /// Says that the next event was taken without the expander: [`ChunkExpander::straight`] or
+    /// [`ChunkExpander::is_idle`] allowed it.
     pub(crate) fn pass(&mut self) {
         self.index += 1;
     }

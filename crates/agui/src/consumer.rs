@@ -11,10 +11,12 @@ use crate::chunks::ChunkExpander;
 use crate::decode::{Decoded, decode_generally, decode_strictly, decode_value, parse};
 use crate::ending::{Ending, RunRecord, Truncation};
 use crate::event::Event;
-use crate::flat::{self, Part, Step};
+use crate::flat::{self, Scratch};
 use crate::input::RunAgentInput;
 use crate::middleware::{Middleware, Stages};
 use crate::outgoing::{AgentVersion, OlderAgent};
+use crate::part::{Part, Step};
+use crate::patch;
 use crate::reducer::Reducer;
 use crate::retired::RetiredShapes;
 use crate::verify::Verifier;
@@ -104,8 +106,8 @@ pub struct Consumer {
     warnings: Vec<Warning>,
     /// What the current push delivers. Kept from push to push, so that an event costs no allocation of its own.
     delivered: Vec<Event>,
-    /// Room for the text of one event, kept for the same reason.
-    scratch: String,
+    /// What the flat reader keeps, for the same reason.
+    scratch: Scratch,
     rejected: Option<Violation>,
 }
 
@@ -132,7 +134,7 @@ impl Consumer {
             verifier,
             warnings: Vec::new(),
             delivered: Vec::new(),
-            scratch: String::new(),
+            scratch: Scratch::default(),
             rejected: None,
         }
     }
@@ -169,7 +171,7 @@ impl Consumer {
 
     /// Takes the JSON of the next event and applies to `reducer` whatever it delivers, in order. For a client that wants what
     /// there is to hold and not the events: it comes to what [`Consumer::push_json`] and [`Reducer::apply`] come to, and
-    /// of what extends a text or closes it no event is made. A stream may be taken by both in turns.
+    /// of what extends a text, closes it or changes the state no event is made. A stream may be taken by both in turns.
     ///
     /// What does not apply is warned of among [`Consumer::take_warnings`], behind what else there is to say of the event.
     ///
@@ -180,7 +182,10 @@ impl Consumer {
         let directly = self.rejected.is_none() && self.reads_directly();
         let mut scratch = std::mem::take(&mut self.scratch);
         let part = if directly { flat::read(json, &mut scratch) } else { None };
-        let done = part.as_ref().is_some_and(|part| self.reduce_part(part, reducer));
+        let done = match &part {
+            Some(part) => self.reduce_part(part, reducer),
+            None => directly && self.reduce_patch(json, reducer),
+        };
         let event = part.filter(|_| !done).map(Part::to_event);
         self.scratch = scratch;
         if done {
@@ -189,9 +194,7 @@ impl Consumer {
         let index = self.index;
         let taken = self.step(|consumer, index| match event {
             Some(event) => consumer.deliver(event, index),
-            None if directly && decode_generally(json.as_bytes(), &mut consumer.delivered) => {
-                consumer.deliver_last(index)
-            }
+            None if directly && decode_generally(json, &mut consumer.delivered) => consumer.deliver_last(index),
             None => consumer.process(parse(json.as_bytes(), index)?, index),
         });
         for event in self.delivered.drain(..) {
@@ -208,6 +211,21 @@ impl Consumer {
             return false;
         }
         self.warnings.extend(reducer.extend(part.kind, id, part.delta, self.index));
+        self.expander.pass();
+        self.index += 1;
+        true
+    }
+
+    /// As [`Consumer::reduce_part`], for an event that changes the state.
+    fn reduce_patch(&mut self, json: &str, reducer: &mut Reducer) -> bool {
+        if !self.expander.is_idle() {
+            return false;
+        }
+        let Some(operations) = patch::state_delta(json) else { return false };
+        if !self.verifier.pass_within_run() {
+            return false;
+        }
+        self.warnings.extend(reducer.patch_state(operations, self.index));
         self.expander.pass();
         self.index += 1;
         true

@@ -7,103 +7,76 @@
 //! What is read is lent from where it was read. Who wants an event makes one of it; who only wants what it adds to a text
 //! makes none.
 
-use crate::event::Event;
-use crate::events::{
-    ReasoningMessageChunk, ReasoningMessageContent, ReasoningMessageEnd, TextMessageChunk, TextMessageContent,
-    TextMessageEnd, TextMessageStart, ToolCallArgs, ToolCallChunk, ToolCallEnd,
-};
+use std::ops::Range;
+
 use crate::message::TextMessageRole;
+use crate::part::{ItemKind, Part, Step};
 
 /// So many digits are a safe integer whatever they are; timestamps have fewer.
 const SAFE_DIGITS: usize = 15;
 
-/// The three kinds of item that are streamed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ItemKind {
-    Text,
-    ToolCall,
-    Reasoning,
+/// What is kept from one event to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// What a delta with escapes means.
+    text: String,
+    head: Head,
 }
 
-/// What an event does to its item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    Start,
-    Content,
-    End,
-    Chunk,
+/// How the last event began that had its delta at its end: all before what the delta holds, and what that says. A stream
+/// extends one item many times in a row, and says the same of it each time.
+#[derive(Debug, Default)]
+struct Head {
+    /// Empty when there is none.
+    text: String,
+    said: Said,
 }
 
-/// One event about an item, with what it says where it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part<'a> {
-    pub(crate) kind: ItemKind,
-    pub(crate) step: Step,
-    /// Always there but for a chunk.
-    pub(crate) id: Option<&'a str>,
-    /// Always there for content, and there for nothing else but a chunk.
-    pub(crate) delta: Option<&'a str>,
-    pub(crate) subagent_run_id: Option<&'a str>,
+/// What an event says before its delta.
+#[derive(Clone, Debug)]
+struct Said {
+    kind: ItemKind,
+    step: Step,
+    /// Where these stand in the event.
+    id: Option<Range<usize>>,
+    subagent_run_id: Option<Range<usize>>,
     timestamp: Option<i64>,
-    /// Only of a start.
     role: Option<TextMessageRole>,
 }
 
-impl Part<'_> {
-    /// The event by itself.
-    pub(crate) fn to_event(self) -> Event {
-        let Part { kind, step, timestamp, role, .. } = self;
-        let (raw_event, metadata) = (None, None);
-        let id = || self.id.unwrap_or_default().to_owned();
-        let delta = || self.delta.unwrap_or_default().to_owned();
-        let subagent_run_id = self.subagent_run_id.map(str::to_owned);
-        match (step, kind) {
-            // No other start is read.
-            (Step::Start, _) => {
-                let name = None;
-                TextMessageStart { message_id: id(), role, name, subagent_run_id, timestamp, raw_event, metadata }
-                    .into()
-            }
-            (Step::Content, ItemKind::Text) => {
-                let (message_id, delta) = (id(), delta());
-                TextMessageContent { message_id, delta, subagent_run_id, timestamp, raw_event, metadata }.into()
-            }
-            (Step::Content, ItemKind::ToolCall) => {
-                let (tool_call_id, delta) = (id(), delta());
-                ToolCallArgs { tool_call_id, delta, subagent_run_id, timestamp, raw_event, metadata }.into()
-            }
-            (Step::Content, ItemKind::Reasoning) => {
-                let (message_id, delta) = (id(), delta());
-                ReasoningMessageContent { message_id, delta, subagent_run_id, timestamp, raw_event, metadata }.into()
-            }
-            (Step::End, ItemKind::Text) => {
-                TextMessageEnd { message_id: id(), subagent_run_id, timestamp, raw_event, metadata }.into()
-            }
-            (Step::End, ItemKind::ToolCall) => {
-                ToolCallEnd { tool_call_id: id(), subagent_run_id, timestamp, raw_event, metadata }.into()
-            }
-            (Step::End, ItemKind::Reasoning) => {
-                ReasoningMessageEnd { message_id: id(), subagent_run_id, timestamp, raw_event, metadata }.into()
-            }
-            (Step::Chunk, ItemKind::Text) => {
-                let (message_id, delta) = (self.id.map(str::to_owned), self.delta.map(str::to_owned));
-                TextMessageChunk { message_id, delta, subagent_run_id, timestamp, ..Default::default() }.into()
-            }
-            (Step::Chunk, ItemKind::ToolCall) => {
-                let (tool_call_id, delta) = (self.id.map(str::to_owned), self.delta.map(str::to_owned));
-                ToolCallChunk { tool_call_id, delta, subagent_run_id, timestamp, ..Default::default() }.into()
-            }
-            (Step::Chunk, ItemKind::Reasoning) => {
-                let (message_id, delta) = (self.id.map(str::to_owned), self.delta.map(str::to_owned));
-                ReasoningMessageChunk { message_id, delta, subagent_run_id, timestamp, raw_event, metadata }.into()
-            }
-        }
+impl Default for Said {
+    fn default() -> Self {
+        let (kind, step) = (ItemKind::Text, Step::Content);
+        Self { kind, step, id: None, subagent_run_id: None, timestamp: None, role: None }
     }
 }
 
-/// Reads one event, if it is one about an item in its usual form; `None` when it is not. A delta with escapes is put
-/// into `scratch` as what it means.
-pub(crate) fn read<'a>(json: &'a str, scratch: &'a mut String) -> Option<Part<'a>> {
+impl Said {
+    fn part<'a>(&self, json: &'a str, delta: Option<&'a str>) -> Part<'a> {
+        let Self { kind, step, timestamp, role, .. } = *self;
+        let text = |range: &Option<Range<usize>>| range.clone().map(|range| &json[range]);
+        Part { kind, step, id: text(&self.id), delta, subagent_run_id: text(&self.subagent_run_id), timestamp, role }
+    }
+}
+
+/// A head that is longer is not kept.
+const LONGEST_HEAD: usize = 512;
+
+/// Reads one event, if it is one about an item in its usual form; `None` when it is not.
+pub(crate) fn read<'a>(json: &'a str, scratch: &'a mut Scratch) -> Option<Part<'a>> {
+    let Scratch { text, head } = scratch;
+    if !head.text.is_empty() && json.starts_with(head.text.as_str()) {
+        let mut reader = Reader { text: json, at: head.text.len() };
+        let delta = reader.rest_of_string(text)?;
+        if &json[reader.at..] == "}" {
+            return Some(head.said.part(json, Some(delta.of(text))));
+        }
+    }
+    read_whole(json, text, head)
+}
+
+/// As [`read`], whatever came before.
+fn read_whole<'a>(json: &'a str, scratch: &'a mut String, head: &mut Head) -> Option<Part<'a>> {
     let mut reader = Reader { text: json, at: 0 };
     // Written without white space, as most producers do, keys are compared where they stand.
     if !reader.literal("{\"type\":") {
@@ -130,42 +103,55 @@ pub(crate) fn read<'a>(json: &'a str, scratch: &'a mut String) -> Option<Part<'a
         ItemKind::ToolCall => "toolCallId",
         ItemKind::Text | ItemKind::Reasoning => "messageId",
     };
-    let (mut id, mut delta, mut subagent_run_id, mut timestamp, mut role) = (None, None, None, None, None);
+    let mut said = Said { kind, step, ..Said::default() };
+    // The delta, and where it begins.
+    let (mut delta, mut delta_at, mut delta_is_last) = (None, 0, false);
     while reader.peek()? == b',' {
+        delta_is_last = false;
         reader.at += 1;
         let key = reader.plain()?;
         reader.take(b':')?;
         let place = match key {
             "delta" if matches!(step, Step::Content | Step::Chunk) && delta.is_none() => {
-                delta = Some(reader.string(scratch)?);
+                reader.take(b'"')?;
+                delta_at = reader.at;
+                delta = Some(reader.rest_of_string(scratch)?);
+                delta_is_last = true;
                 continue;
             }
-            "timestamp" if timestamp.is_none() => {
-                timestamp = Some(reader.integer()?);
+            "timestamp" if said.timestamp.is_none() => {
+                said.timestamp = Some(reader.integer()?);
                 continue;
             }
-            "role" if step == Step::Start && role.is_none() => {
-                role = Some(TextMessageRole::of_name(reader.plain()?)?);
+            "role" if step == Step::Start && said.role.is_none() => {
+                said.role = Some(TextMessageRole::of_name(reader.plain()?)?);
                 continue;
             }
-            "subagentRunId" => &mut subagent_run_id,
-            key if key == id_key => &mut id,
+            "subagentRunId" => &mut said.subagent_run_id,
+            key if key == id_key => &mut said.id,
             _ => return None,
         };
-        if place.replace(reader.plain()?).is_some() {
+        let length = reader.plain()?.len();
+        // The quote behind it was taken as well.
+        let end = reader.at - 1;
+        if place.replace(end - length..end).is_some() {
             return None;
         }
     }
     reader.take(b'}')?;
-    if reader.peek().is_some() || (step != Step::Chunk && id.is_none()) || (step == Step::Content && delta.is_none()) {
+    if reader.peek().is_some()
+        || (step != Step::Chunk && said.id.is_none())
+        || (step == Step::Content && delta.is_none())
+    {
         return None;
     }
-    let delta = match delta {
-        Some(Text::Plain(text)) => Some(text),
-        Some(Text::InScratch) => Some(scratch.as_str()),
-        None => None,
-    };
-    Some(Part { kind, step, id, delta, subagent_run_id, timestamp, role })
+    let part = said.part(json, delta.map(|delta| delta.of(scratch)));
+    if delta_is_last && delta_at <= LONGEST_HEAD {
+        head.text.clear();
+        head.text.push_str(&json[..delta_at]);
+        head.said = said;
+    }
+    Some(part)
 }
 
 /// A string that was read.
@@ -175,6 +161,15 @@ enum Text<'a> {
     Plain(&'a str),
     /// It had escapes, and what it means was put aside.
     InScratch,
+}
+
+impl<'a> Text<'a> {
+    fn of(self, scratch: &'a str) -> &'a str {
+        match self {
+            Self::Plain(text) => text,
+            Self::InScratch => scratch,
+        }
+    }
 }
 
 struct Reader<'a> {
@@ -216,13 +211,13 @@ impl<'a> Reader<'a> {
         (rest.as_bytes().get(length) == Some(&b'"')).then(|| &rest[..length])
     }
 
-    /// A string. Escapes of UTF-16 are left to the general reader.
-    fn string(&mut self, scratch: &mut String) -> Option<Text<'a>> {
-        self.take(b'"')?;
+    /// A string from behind its first quote. Escapes of UTF-16 are left to the general reader.
+    fn rest_of_string(&mut self, scratch: &mut String) -> Option<Text<'a>> {
         let mut begun = false;
         loop {
             let rest = &self.text[self.at..];
-            let length = plain_length(rest.as_bytes());
+            // Where one character is escaped others are not far.
+            let length = if begun { plain_length_in_words(rest.as_bytes()) } else { plain_length(rest.as_bytes()) };
             let (piece, end) = (&rest[..length], *rest.as_bytes().get(length)?);
             self.at += length + 1;
             if end == b'"' {
@@ -278,15 +273,22 @@ impl<'a> Reader<'a> {
 ///
 /// Whole blocks are passed without leaving early, which the compiler makes a few instructions of; in the block that has
 /// the end, and in what is shorter than one, words of eight bytes tell where it is.
+#[inline]
 fn plain_length(bytes: &[u8]) -> usize {
     const BLOCK: usize = 32;
-    let ends = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte < 0x20);
     let mut rest = bytes;
     while let Some(block) = rest.first_chunk::<BLOCK>()
         && !block.iter().fold(false, |found, &byte| found | ends(byte))
     {
         rest = &rest[BLOCK..];
     }
+    bytes.len() - rest.len() + plain_length_in_words(rest)
+}
+
+/// As [`plain_length`], for what is short.
+#[inline]
+fn plain_length_in_words(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
     while let Some(word) = rest.first_chunk::<8>() {
         let ends = ends_in(u64::from_le_bytes(*word));
         if ends != 0 {
@@ -295,6 +297,11 @@ fn plain_length(bytes: &[u8]) -> usize {
         rest = &rest[8..];
     }
     bytes.len() - rest.len() + rest.iter().position(|&byte| ends(byte)).unwrap_or(rest.len())
+}
+
+/// Whether a string cannot hold the byte as what it is.
+fn ends(byte: u8) -> bool {
+    (byte == b'"') | (byte == b'\\') | (byte < 0x20)
 }
 
 /// Marks, by its highest bit, the first byte of a word that [`plain_length`] looks for, and maybe bytes behind it.
@@ -313,7 +320,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::plain_length;
+    use super::{plain_length, plain_length_in_words};
     use crate::event::Event;
 
     const USUAL: [&str; 14] = [
@@ -335,8 +342,12 @@ mod tests {
 
     fn read(json: &[u8]) -> Option<Event> {
         // What an earlier event left behind is of no account.
-        let mut scratch = "left behind".to_owned();
-        super::read(std::str::from_utf8(json).ok()?, &mut scratch).map(super::Part::to_event)
+        let mut scratch = super::Scratch { text: "left behind".to_owned(), ..Default::default() };
+        read_after(json, &mut scratch)
+    }
+
+    fn read_after(json: &[u8], scratch: &mut super::Scratch) -> Option<Event> {
+        super::read(std::str::from_utf8(json).ok()?, scratch).map(crate::part::Part::to_event)
     }
 
     /// What the general reader makes of it.
@@ -392,6 +403,33 @@ mod tests {
         assert_eq!(read(b"{\"type\":\"TEXT_MESSAGE_END\",\"messageId\":\"\xff\"}"), None, "no UTF-8");
     }
 
+    #[test]
+    fn what_the_last_event_said_before_its_delta_is_taken_from_it_only_if_this_one_says_the_same() {
+        let content = |rest: &str| format!(r#"{{"type":"TEXT_MESSAGE_CONTENT","messageId":"m"{rest}"#);
+        let mut scratch = super::Scratch::default();
+        for (json, is_read) in [
+            (content(r#","delta":"a"}"#), true),
+            (content(r#","delta":"b\n"}"#), true),
+            (content(r#","delta":""}"#), true),
+            (content(r#","delta":"c","timestamp":1}"#), true),
+            (content(r#","delta":"d","messageId":"n"}"#), false),
+            (content(r#","delta":"e" } "#), true),
+            (content(r#","delta":"f"}}"#), false),
+            (content(r#","delta":"g"#), false),
+            (content(r#","delta":"\u0041"}"#), false),
+            (content(r#","timestamp":2,"delta":"h"}"#), true),
+            (content(r#","timestamp":2,"delta":"i"}"#), true),
+            (r#"{"type":"TEXT_MESSAGE_CHUNK","delta":"j"}"#.to_owned(), true),
+            (r#"{"type":"TEXT_MESSAGE_CHUNK","delta":"k"}"#.to_owned(), true),
+            (content(r#","subagentRunId":"s","delta":"l"}"#), true),
+            (content(r#","subagentRunId":"s","delta":"m"}"#), true),
+        ] {
+            let event = read_after(json.as_bytes(), &mut scratch);
+            assert_eq!(event.is_some(), is_read, "{json}");
+            assert_eq!(event.as_ref(), general(json.as_bytes()).as_ref().filter(|_| is_read), "{json}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
@@ -402,6 +440,8 @@ mod tests {
             damage in prop::collection::vec((any::<prop::sample::Index>(), prop::option::of(any::<u8>())), 0..3),
         ) {
             let mut json = USUAL[which].as_bytes().to_vec();
+            let mut scratch = super::Scratch::default();
+            read_after(&json, &mut scratch);
             for (place, byte) in damage {
                 let place = place.index(json.len());
                 match byte {
@@ -411,8 +451,10 @@ mod tests {
                     }
                 }
             }
-            if let Some(event) = read(&json) {
-                prop_assert_eq!(Some(event), general(&json));
+            let after = read_after(&json, &mut scratch);
+            prop_assert_eq!(&after, &read(&json), "what came before makes no difference");
+            if after.is_some() {
+                prop_assert_eq!(after, general(&json));
             }
         }
 
@@ -422,7 +464,8 @@ mod tests {
             bytes in prop::collection::vec(prop_oneof![8 => 0x21..=0xff_u8, 1 => any::<u8>()], 0..100),
         ) {
             let ends = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < 0x20;
-            prop_assert_eq!(plain_length(&bytes), bytes.iter().position(ends).unwrap_or(bytes.len()));
+            let length = bytes.iter().position(ends).unwrap_or(bytes.len());
+            prop_assert_eq!((plain_length(&bytes), plain_length_in_words(&bytes)), (length, length));
         }
     }
 }

@@ -46,7 +46,10 @@ impl Items {
     /// Puts on record who owns the item, whatever was on record before.
     pub(crate) fn set_owner(&mut self, id: &str, owner: Owner) {
         match self.find(id) {
-            Some(place) => self.items[place].owner = owner,
+            Some(place) => {
+                self.items[place].owner = owner;
+                self.last = place;
+            }
             None => {
                 self.add(id, owner);
             }
@@ -80,10 +83,9 @@ impl Items {
     }
 
     fn find(&self, id: &str) -> Option<usize> {
-        match self.items.get(self.last) {
-            Some(item) if self.id_of(item) == id => Some(self.last),
-            _ => self.by_id.find(id, |place| self.id_of(&self.items[place]) == id),
-        }
+        // What is restated is restated in order, so the next one is as likely.
+        let is_at = |place: usize| self.items.get(place).is_some_and(|item| self.id_of(item) == id);
+        [self.last, self.last + 1].into_iter().find(|&place| is_at(place)).or_else(|| self.by_id.find(id, is_at))
     }
 
     /// Puts an item on record that is not there yet.

@@ -16,6 +16,7 @@
 //!
 //! Section names such as "events/lifecycle" are pages of the AG-UI 1.0 specification.
 
+mod any_value;
 mod capabilities;
 mod check;
 mod chunks;
@@ -35,6 +36,7 @@ mod middleware;
 mod object;
 mod outcome;
 mod outgoing;
+mod part;
 mod patch;
 mod pending;
 mod places;

@@ -1,6 +1,6 @@
 //! The messages of a conversation, and the parts they are made of.
 
-mod reading;
+pub(crate) mod reading;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -27,6 +27,11 @@ impl Places {
         Self { slots: HashTable::with_capacity(capacity), hashes: DefaultHashBuilder::default() }
     }
 
+    /// How many ids are in the index.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     /// The place of that id; `is_at` tells whether it is the id of what is at a place.
     pub(crate) fn find(&self, id: &str, is_at: impl Fn(usize) -> bool) -> Option<usize> {
         let hash = self.hashes.hash_one(id);

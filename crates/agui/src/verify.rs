@@ -8,10 +8,10 @@ use hashbrown::{HashMap, HashSet};
 use crate::ending::{Ending, RunEnding, RunRecord, Truncation};
 use crate::event::{Event, EventType};
 use crate::events::{ReasoningEncryptedValueSubtype, RunFinished, RunStarted, SubagentStarted};
-use crate::flat::ItemKind;
 use crate::items::{Items, Owner, REASONING, SPAN, TEXT, TOOL_CALL, agrees, close, continues, named, open};
 use crate::message::Message;
 use crate::outcome::RunFinishedOutcome;
+use crate::part::ItemKind;
 use crate::violation::{Rule, Violation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +106,14 @@ impl Verifier {
             ItemKind::Reasoning => &mut self.reasoning,
         };
         let may = items.goes_on(id, tag, closes);
+        self.index += usize::from(may);
+        may
+    }
+
+    /// Takes an event that is right wherever a run is open, and changes nothing here; else nothing happens, and `false` is
+    /// told.
+    pub(crate) fn pass_within_run(&mut self) -> bool {
+        let may = self.phase == Phase::Active;
         self.index += usize::from(may);
         may
     }

@@ -110,9 +110,9 @@ proptest! {
 #[test]
 fn what_goes_straight_is_only_what_needs_no_judgement() {
     let run = |events: &[Value]| {
-        let mut stream = vec![json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})];
+        let mut stream = vec![json!({"type": "RUN_STARTED", "threadId": walk::THREAD, "runId": walk::RUN})];
         stream.extend_from_slice(events);
-        stream.push(json!({"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}));
+        stream.push(json!({"type": "RUN_FINISHED", "threadId": walk::THREAD, "runId": walk::RUN}));
         stream.iter().map(Value::to_string).collect::<Vec<_>>()
     };
     let start = json!({"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "user"});
@@ -126,6 +126,7 @@ fn what_goes_straight_is_only_what_needs_no_judgement() {
     let parts = json!([{"type": "text", "text": "parts"}]);
     let of_parts = json!({"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "m", "role": "user", "content": parts}]});
     let of_none = json!({"type": "MESSAGES_SNAPSHOT", "messages": []});
+    let custom = json!({"type": "CUSTOM", "name": "n", "value": 1});
     let reasoning = json!({"type": "REASONING_MESSAGE_CHUNK", "messageId": "m", "delta": "of another kind"});
     let subagent = json!({"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "n"});
     let of_subagent = json!({"type": "TEXT_MESSAGE_CHUNK", "messageId": "n", "subagentRunId": "s", "delta": "theirs"});
@@ -146,9 +147,126 @@ fn what_goes_straight_is_only_what_needs_no_judgement() {
         vec![subagent, chunk(Some("m"), "a"), of_subagent, chunk(None, "b"), chunk(Some("m"), "c")],
         vec![start.clone(), call.clone(), args.clone(), of_none, args.clone(), end.clone()],
         vec![start, end, call, args],
-        vec![chunk(None, "nothing to continue")],
+        vec![custom, chunk(None, "nothing to continue")],
     ] {
         let stream = run(&events);
-        assert_eq!(outcome(&stream, || true), outcome(&stream, || false), "{stream:#?}");
+        let straight = outcome(&stream, || true);
+        assert!(straight.refused[..2].iter().all(Option::is_none), "the run is open: {straight:?}");
+        assert_eq!(straight, outcome(&stream, || false), "{stream:#?}");
+    }
+}
+
+/// Patches of every kind: that apply, that fail behind operations that are taken back, that are malformed or say more than
+/// operations do, and that come where no run is open or while chunks are assembled.
+#[test]
+fn a_patch_that_is_applied_directly_changes_the_state_as_its_event_does() {
+    let run = &json!({"type": "RUN_STARTED", "threadId": walk::THREAD, "runId": walk::RUN}).to_string();
+    let state = r#"{"type":"STATE_SNAPSHOT","snapshot":{"a":{"b":[1,2,{"c":null}],"~/":1},"é":"x","n":1.0}}"#;
+    let chunk = r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"d"}"#;
+    let undone = r#"{"op":"test","path":"/n","value":2}"#;
+    let replaced =
+        [run.clone(), state.to_owned(), r#"{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/a"}]}"#.into()];
+    assert_eq!(outcome(&replaced, || true).state, json!({"é": "x", "n": 1.0}));
+    for operations in [
+        r#"{"op":"add","path":"/new","value":null}"#,
+        r#"{"op":"add","path":"/a/b/-","value":{"y":1,"x":2}}"#,
+        r#"{"op":"add","path":"/a/b/0","value":[]}"#,
+        r#"{"op":"add","path":"/a/b/7","value":[]}"#,
+        r#"{"op":"add","path":"/n/x","value":1}"#,
+        r#"{"op":"add","path":"/nowhere/x","value":1}"#,
+        r#"{"op":"add","path":"","value":[1]}"#,
+        r#"{"op":"replace","path":"/a/~0~1","value":{}}"#,
+        r#"{"op":"replace","path":"/\u00e9","value":"y"}"#,
+        r#"{"op":"replace","path":"/missing","value":"y"}"#,
+        r#"{"op":"replace","path":"","value":null}"#,
+        r#"{"op":"remove","path":"/a/b/2/c"}"#,
+        r#"{"op":"remove","path":"/a/b/1"}"#,
+        r#"{"op":"remove","path":"/a/b/01"}"#,
+        r#"{"op":"remove","path":""}"#,
+        r#"{"op":"move","path":"/a/moved","from":"/n"}"#,
+        r#"{"op":"move","path":"/a/b/0","from":"/a/b/2"}"#,
+        r#"{"op":"move","path":"/a/b","from":"/a"}"#,
+        r#"{"op":"move","path":"/nowhere/x","from":"/n"}"#,
+        r#"{"op":"move","path":"/n","from":"/n"}"#,
+        r#"{"op":"copy","path":"/a/b/-","from":"/a"}"#,
+        r#"{"op":"copy","path":"/a","from":"/missing"}"#,
+        r#"{"op":"test","path":"/n","value":1}"#,
+        r#"{"op":"add","path":"/a/x","value":1,"comment":"kept as data","from":null}"#,
+        r#"{"op":"add","path":"/a/x","value":1,"value":2}"#,
+        r#"{"value":1,"path":"/a/x","op":"add","from":"/n"}"#,
+        r#"{"op":"add","path":"/a/x"}"#,
+        r#"{"op":"move","path":"/a/x"}"#,
+        r#"{"op":"move","path":"/a/x","from":"n"}"#,
+        r#"{"op":"add","path":"a","value":1}"#,
+        r#"{"op":"add","path":"/~2","value":1}"#,
+        r#"{"op":"unheard of","path":"/a","value":1}"#,
+        "7",
+    ] {
+        let several = [operations.to_owned(), format!("{operations},{operations}"), format!("{operations},{undone}")];
+        for operations in several {
+            for event in [
+                format!(r#"{{"type":"STATE_DELTA","delta":[{operations}]}}"#),
+                format!(r#"{{"type":"STATE_DELTA","timestamp":1,"delta":[{operations}]}}"#),
+                format!(r#"{{"type":"STATE_DELTA","timestamp":null,"delta":[{operations}]}}"#),
+                format!(r#"{{"type":"STATE_DELTA","timestamp":9007199254740993,"delta":[{operations}]}}"#),
+                format!(r#"{{"type":"STATE_DELTA","delta":[{operations}],"metadata":{{"k":1}}}}"#),
+                format!(r#"{{"delta":[{operations}],"type":"STATE_DELTA"}}"#),
+            ] {
+                for stream in [&[run, state, &event, &event][..], &[&event], &[run, chunk, &event, chunk]] {
+                    let stream: Vec<String> = stream.iter().map(|event| (*event).to_owned()).collect();
+                    assert_eq!(outcome(&stream, || true), outcome(&stream, || false), "{stream:#?}");
+                }
+            }
+        }
+    }
+}
+
+/// Snapshots that restate what is held as it is, with more behind it, with less, twice, or in another order.
+#[test]
+fn a_snapshot_reconciles_alike_whatever_it_restates() {
+    let message = |id: &str, content: &str| json!({"id": id, "role": "assistant", "content": content});
+    let calling = json!({"id": "c", "role": "assistant", "toolCalls": [
+        {"id": "call", "type": "function", "function": {"name": "n", "arguments": "{"}},
+    ]});
+    let args = json!({"type": "TOOL_CALL_ARGS", "toolCallId": "call", "delta": "}"});
+    let opened = json!({"type": "TOOL_CALL_START", "toolCallId": "call", "toolCallName": "n"});
+    let answer = json!({"type": "TOOL_CALL_RESULT", "messageId": "answer", "toolCallId": "call", "content": "done"});
+    let answered = json!({"id": "answer", "role": "tool", "toolCallId": "call", "content": "done"});
+    let lists = [
+        vec![],
+        vec![message("a", "1")],
+        vec![message("a", "2"), message("b", "3")],
+        vec![message("a", "2"), message("b", "3"), calling.clone(), message("d", "4")],
+        vec![message("a", "2"), message("b", "3"), calling.clone(), answered.clone(), message("d", "4")],
+        // In the order in which they came, which is not the one in which they are held.
+        vec![message("a", "2"), message("b", "3"), calling.clone(), message("d", "4"), answered.clone()],
+        vec![message("a", "5"), message("b", "6"), message("b", "7")],
+        vec![message("a", "5"), message("a", "6"), message("b", "7")],
+        vec![message("b", "8"), message("a", "9")],
+    ];
+    let held = |snapshots: &[&Vec<Value>], alike: bool| {
+        let (mut consumer, mut reducer) = (Consumer::default(), Reducer::new());
+        let mut take = |event: &Value| consumer.reduce(&event.to_string(), &mut reducer).unwrap();
+        take(&json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r"}));
+        take(&opened);
+        for messages in snapshots {
+            // A message that stands in front and goes with the next snapshot makes nothing be restated as it is held.
+            if !alike {
+                let first = json!({"id": "first", "role": "assistant"});
+                let with_first: Vec<&Value> = [&first].into_iter().chain(*messages).collect();
+                take(&json!({"type": "MESSAGES_SNAPSHOT", "messages": with_first}));
+            }
+            take(&json!({"type": "MESSAGES_SNAPSHOT", "messages": messages}));
+            take(&args);
+            take(&answer);
+        }
+        let (messages, _) = reducer.into_parts();
+        messages.iter().map(|message| serde_json::to_value(message).unwrap()).collect::<Vec<_>>()
+    };
+    for first in &lists {
+        for second in &lists {
+            let (one, other) = (held(&[first, second], true), held(&[first, second], false));
+            assert_eq!(one, other, "{first:?} and then {second:?}");
+        }
     }
 }

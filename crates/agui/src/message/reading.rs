@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::{
@@ -66,11 +66,11 @@ enum Held {
 }
 
 impl Members {
-    fn read<'de, A>(mut members: A) -> Result<Self, A::Error>
+    fn read<'de, A>(&mut self, mut members: A) -> Result<(), A::Error>
     where
         A: MapAccess<'de>,
     {
-        let mut read = Self::default();
+        let read = self;
         while let Some(member) = members.next_key()? {
             match member {
                 Member::Id => once(&mut read.id, "id", &mut members)?,
@@ -86,11 +86,11 @@ impl Members {
                 Member::ActivityType => once(&mut read.activity_type, "activityType", &mut members)?,
             }
         }
-        Ok(read)
+        Ok(())
     }
 
-    /// The message of these members, if it has each that it must have and none that its role has not.
-    fn into_message<E: de::Error>(mut self) -> Result<Message, E> {
+    /// Takes the message of these members, if it has each that it must have and none that its role has not.
+    fn message<E: de::Error>(&mut self) -> Result<Message, E> {
         let role = self.role.take().ok_or_else(|| E::missing_field("role"))?;
         let id = self.id.take().ok_or_else(|| E::missing_field("id"))?;
         let (metadata, subagent_run_id) = (self.metadata.take(), self.subagent_run_id.take());
@@ -216,12 +216,63 @@ impl<'de> Deserialize<'de> for Message {
             where
                 A: MapAccess<'de>,
             {
-                Members::read(members)?.into_message()
+                let mut read = Members::default();
+                read.read(members)?;
+                read.message()
             }
         }
 
         deserializer.deserialize_map(MessageVisitor)
     }
+}
+
+/// Reads a list of messages. Each is made where it stands in the list: a message is some hundred bytes.
+pub(crate) fn list<'de, D>(deserializer: D) -> Result<Vec<Message>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    struct Next<'v>(&'v mut Vec<Message>);
+
+    impl<'de> DeserializeSeed<'de> for Next<'_> {
+        type Value = ();
+
+        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+            deserializer.deserialize_map(self)
+        }
+    }
+
+    impl<'de> Visitor<'de> for Next<'_> {
+        type Value = ();
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a message")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<(), A::Error> {
+            let mut read = Members::default();
+            read.read(members)?;
+            self.0.push(read.message()?);
+            Ok(())
+        }
+    }
+
+    struct ListVisitor;
+
+    impl<'de> Visitor<'de> for ListVisitor {
+        type Value = Vec<Message>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list of messages")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<Message>, A::Error> {
+            let mut messages = Vec::new();
+            while elements.next_element_seed(Next(&mut messages))?.is_some() {}
+            Ok(messages)
+        }
+    }
+
+    deserializer.deserialize_seq(ListVisitor)
 }
 
 impl<'de> Deserialize<'de> for Held {
