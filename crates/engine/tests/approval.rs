@@ -245,7 +245,7 @@ async fn a_deadline_denies_by_default_fails_where_configured_and_answers_with_wh
         let log = bed.ended(&run_id).await;
         assert_eq!(log.ending(), ending, "{rule:?}");
         assert_eq!(resolved_by(&log), [Some("deadline".to_owned())]);
-        let told = told.lock().unwrap();
+        let told = told.lock().unwrap().clone();
         assert_eq!(told.first().map(|(_, answers)| answers[0].approved()), yes, "{rule:?}");
         if ending == "failed" {
             let (code, message, retryable) = log.error();
