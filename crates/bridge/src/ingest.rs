@@ -7,9 +7,10 @@
 use std::collections::{HashMap, HashSet};
 
 use runwire_agui::{Content, Event, Message, RunAgentInput};
-use runwire_frame::{ErrorCode, NoticeLevel, SegmentError, SegmentId, SegmentStatus, Timestamp};
+use runwire_frame::{NoticeLevel, SegmentError, SegmentId, SegmentStatus, Timestamp};
 use serde_json::{Map, Value};
 
+use crate::foreign_code::foreign_code;
 use crate::recorder::{Agui, Recorder};
 use crate::segment::{Ending, Open, Opening, kind};
 use crate::tool_output::ToolOutput;
@@ -158,7 +159,7 @@ impl Ingest {
             }
             Event::SubagentError(e) => {
                 if let Some(segment) = self.agents.remove(&e.subagent_run_id) {
-                    let code = e.code.as_deref().and_then(ErrorCode::from_wire).unwrap_or(ErrorCode::InternalError);
+                    let code = foreign_code(e.code.as_deref());
                     let error = SegmentError { code, message: e.message.clone(), extra: Map::new() };
                     let agui = Some(members(event));
                     let ending = Ending { error: Some(error), agui, ..Ending::with_status(SegmentStatus::Failed) };

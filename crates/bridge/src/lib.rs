@@ -9,6 +9,7 @@
 
 mod coalescer;
 mod ending;
+mod foreign_code;
 mod ingest;
 mod log_state;
 mod projection;
@@ -21,6 +22,7 @@ mod usage;
 
 pub use coalescer::{COALESCE_BYTES, COALESCE_MILLIS};
 pub use ending::{Completion, Failure, Suspension};
+pub use foreign_code::may_pass;
 pub use ingest::{Ingest, Replayed};
 pub use log_state::{LogState, LogStateError, WaitingCall};
 pub use projection::{Projection, ProjectionError, StoredPayload};

@@ -8,6 +8,7 @@ use runwire_frame::{ErrorCode, SuspendKind, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::ending::{Completion, Failure, Suspension};
+use crate::foreign_code::{foreign_code, may_pass};
 use crate::ingest::{Replayed, members};
 use crate::recorder::Agui;
 use crate::usage::all_from_agui;
@@ -185,7 +186,11 @@ impl Upstream {
     pub fn reported(self) -> Result<ExchangeEnd, Truncation> {
         match (self.phase, self.outside) {
             (Phase::Ended(ended), _) => Ok(ended.end),
-            (Phase::Before, Some(error)) => Ok(ExchangeEnd::Failed(failed(&error, None))),
+            (Phase::Before, Some(error)) => {
+                let failure = failed(&error, None);
+                // Nothing was done yet that would be done twice.
+                Ok(ExchangeEnd::Failed(Failure { retryable: may_pass(failure.code), ..failure }))
+            }
             (Phase::InRun, _) => Err(Truncation::InRun),
             (Phase::Before | Phase::InEarlierRun, _) => Err(match self.other_runs.into_iter().next_back() {
                 None => Truncation::Empty,
@@ -252,9 +257,10 @@ fn finished_as(finished: &RunFinished) -> ExchangeEnd {
     }
 }
 
-/// A failure that the upstream agent itself reports, possibly after it had reported another ending.
+/// A failure that the upstream agent itself reports, which is not to be tried again unless somebody knows that what it did
+/// before may be done twice; possibly after it had reported another ending.
 fn failed(error: &RunError, finished: Option<&RunFinished>) -> Failure {
-    let code = error.code.as_deref().and_then(ErrorCode::from_wire).unwrap_or(ErrorCode::InternalError);
+    let code = foreign_code(error.code.as_deref());
     let event = Event::RunError(error.clone());
     let mut agui = residual(&event, error.usage.as_deref(), &["type", "message"]);
     let mut usage = error.usage.as_deref();

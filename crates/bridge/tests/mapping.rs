@@ -134,10 +134,11 @@ fn run_error_is_error_failed_and_run_end() {
 
 /// Seed, *Error frame codes*: an error frame carries one of these.
 #[test]
-fn each_of_the_fifteen_codes_that_an_upstream_agent_says_is_kept_and_any_other_is_internal_error() {
+fn each_of_the_fifteen_codes_that_an_upstream_agent_says_is_kept_and_any_other_is_what_it_means_or_internal_error() {
     let kept = ErrorCode::ALL.map(|code| (code.as_str(), code.as_str()));
-    let others = ["run_failed", "timeout", "TIMEOUT ", ""].map(|code| (code, "INTERNAL_ERROR"));
-    for (said, code) in kept.into_iter().chain(others) {
+    let meant = [("timeout", "TIMEOUT"), ("rate_limit_error", "RATE_LIMITED")];
+    let others = ["run_failed", ""].map(|code| (code, "INTERNAL_ERROR"));
+    for (said, code) in kept.into_iter().chain(meant).chain(others) {
         let agent = json!({"type": "SUBAGENT_STARTED", "subagentRunId": "a", "name": "scout"});
         let lost = json!({"type": "SUBAGENT_ERROR", "subagentRunId": "a", "message": "lost", "code": said});
         let error = json!({"type": "RUN_ERROR", "message": "it broke", "code": said});

@@ -128,6 +128,7 @@ fn run_error_first_is_the_failure_of_a_run_that_could_not_begin() {
     assert!(upstream.has_ended());
     let ExchangeEnd::Failed(failure) = upstream.finish() else { panic!("a failure") };
     assert_eq!((failure.code, &*failure.message), (ErrorCode::RateLimited, "no such agent"));
+    assert!(failure.retryable, "nothing was done that would be done twice");
 }
 
 #[test]

@@ -100,6 +100,9 @@ struct AgentTable {
     connect_timeout: Option<Duration>,
     #[serde(default, deserialize_with = "duration::optional")]
     idle_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "duration::optional")]
+    first_event_timeout: Option<Duration>,
+    cancel_url: Option<String>,
     protocol_version: Option<String>,
     binding: Option<BindingWord>,
     // exec
@@ -198,7 +201,21 @@ const EVERY_AGENT: &[&str] = &[
 ];
 const DRIVERS: &[(&str, &[&str])] = &[
     ("demo", &["pace", "repeat"]),
-    ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "protocol_version", "binding", "capabilities"]),
+    (
+        "agui",
+        &[
+            "url",
+            "headers",
+            "connect_timeout",
+            "first_event_timeout",
+            "idle_timeout",
+            "cancel_url",
+            "idempotent",
+            "protocol_version",
+            "binding",
+            "capabilities",
+        ],
+    ),
     (
         "exec",
         &[
@@ -444,8 +461,15 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
             }
             options.connect_timeout = table.connect_timeout.unwrap_or(options.connect_timeout);
             options.idle_timeout = table.idle_timeout.unwrap_or(options.idle_timeout);
-            for (key, value) in [("connect_timeout", options.connect_timeout), ("idle_timeout", options.idle_timeout)] {
-                if value.is_zero() {
+            options.first_event_timeout = table.first_event_timeout;
+            options.cancel_url.clone_from(&table.cancel_url);
+            options.idempotent = table.idempotent.unwrap_or(options.idempotent);
+            for (key, value) in [
+                ("connect_timeout", Some(options.connect_timeout)),
+                ("first_event_timeout", options.first_event_timeout),
+                ("idle_timeout", Some(options.idle_timeout)),
+            ] {
+                if value.is_some_and(|value| value.is_zero()) {
                     bail!("{key}: with no time at all every run would fail");
                 }
             }
@@ -669,6 +693,8 @@ mod tests {
             ("[agents.a]\ndriver = \"demo\"\nretry = { codes = [\"MODEL\"] }", "MODEL_ERROR"),
             ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nidle_timeout = \"0s\"", "idle_timeout"),
             ("[agents.\"a/b\"]\ndriver = \"demo\"", "agents.a/b"),
+            ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nfirst_event_timeout = \"0s\"", "first_event_timeout"),
+            ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\ncancel_url = \"here\"", "`here`"),
             ("[agents.a]\ndriver = \"agui\"", "`url` is missing"),
             ("[agents.a]\ndriver = \"external\"\nlease = \"10ms\"", "lease"),
             ("[agents.a]\ndriver = \"exec\"", "`command` is missing"),

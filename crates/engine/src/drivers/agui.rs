@@ -14,10 +14,12 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use runwire_agui::{AgentCapabilities, AgentVersion, RunAgentInput};
 use runwire_bridge::{ExchangeEnd, Failure};
 use runwire_frame::ErrorCode;
+use serde_json::json;
+use tokio::time::Instant;
 
 pub use self::body::Binding;
 use self::body::BodyReader;
-use super::relay::{MAX_EVENT_BYTES, Prepared, Relay, broken_rule};
+use super::relay::{MAX_EVENT_BYTES, Prepared, Relay, broken_rule, retryable_if};
 use crate::driver::{Driver, Exchange, Starting};
 
 /// Who speaks, as it is told.
@@ -25,6 +27,8 @@ const WHO: &str = "the upstream agent";
 
 /// How long the end of the stream is waited for once the run has ended in it: a failure may still surface.
 const AFTER_END: Duration = Duration::from_secs(1);
+/// How long it may take to tell the agent of a stop. The engine's own grace period holds as well.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(3);
 /// How much of a refusal's body is repeated in the error.
 const REFUSAL_BYTES: usize = 1024;
 
@@ -37,6 +41,9 @@ pub struct AguiOptions {
     pub headers: Vec<(String, String)>,
     /// How long connecting may take. Default 10 s.
     pub connect_timeout: Duration,
+    /// How long it may take from the request to the first event; then the run fails with `TIMEOUT`. Default: as long as it may
+    /// be silent. Comments are no events.
+    pub first_event_timeout: Option<Duration>,
     /// How long the stream may be silent before the run fails with `TIMEOUT`. Default 300 s.
     pub idle_timeout: Duration,
     /// The largest event, in bytes, that is taken, and the most bytes of arguments that one tool call may have. Default
@@ -47,6 +54,11 @@ pub struct AguiOptions {
     pub agent_version: AgentVersion,
     /// How it is asked to answer. Default Server-Sent Events.
     pub binding: Binding,
+    /// Where it is told that a run was cancelled, beside the end of its connection: by a `POST` of its `threadId` and `runId`
+    /// with the same headers. Default: nowhere.
+    pub cancel_url: Option<String>,
+    /// Whether a run that fails after the agent began to answer may be tried again without harm. Default: no.
+    pub idempotent: bool,
     /// What the agent declares about itself; nothing is asked of the upstream agent, as AG-UI has no way to.
     pub capabilities: AgentCapabilities,
 }
@@ -58,10 +70,13 @@ impl AguiOptions {
             url: url.into(),
             headers: Vec::new(),
             connect_timeout: Duration::from_secs(10),
+            first_event_timeout: None,
             idle_timeout: Duration::from_secs(300),
             max_event_bytes: MAX_EVENT_BYTES,
             agent_version: AgentVersion::default(),
             binding: Binding::default(),
+            cancel_url: None,
+            idempotent: false,
             capabilities: AgentCapabilities::default(),
         }
     }
@@ -100,6 +115,7 @@ pub enum AguiSetupError {
 struct Shared {
     client: reqwest::Client,
     url: reqwest::Url,
+    cancel_url: Option<reqwest::Url>,
     options: AguiOptions,
 }
 
@@ -115,11 +131,8 @@ impl AguiDriver {
     /// # Errors
     /// When the address or a header is malformed, or the process has installed no rustls provider.
     pub fn new(options: AguiOptions) -> Result<AguiDriver, AguiSetupError> {
-        let url_error = |problem: String| AguiSetupError::Url { url: options.url.clone(), problem };
-        let url = reqwest::Url::parse(&options.url).map_err(|e| url_error(e.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(url_error(format!("its scheme is `{}`", url.scheme())));
-        }
+        let url = address(&options.url)?;
+        let cancel_url = options.cancel_url.as_deref().map(address).transpose()?;
         let mut headers = HeaderMap::new();
         for (name, value) in &options.headers {
             let error = |problem: String| AguiSetupError::Header { name: name.clone(), problem };
@@ -143,7 +156,7 @@ impl AguiDriver {
             client = client.no_proxy();
         }
         let client = client.build()?;
-        Ok(AguiDriver { shared: Arc::new(Shared { client, url, options }) })
+        Ok(AguiDriver { shared: Arc::new(Shared { client, url, cancel_url, options }) })
     }
 }
 
@@ -163,39 +176,48 @@ impl Driver for AguiDriver {
     fn execute(&self, exchange: Exchange, starting: Starting) -> BoxFuture<'static, Result<ExchangeEnd, Failure>> {
         let shared = self.shared.clone();
         Box::pin(async move {
-            let stop = exchange.stop.clone();
+            let (stop, input) = (exchange.stop.clone(), exchange.input.clone());
             tokio::select! {
                 // Dropping the request closes its connection: that is how the upstream agent hears of the stop.
-                () = stop.cancelled() => Ok(ExchangeEnd::Cancelled { usage: Vec::new(), agui: None }),
-                end = follow(&shared, exchange, starting) => end,
+                () = stop.cancelled() => {}
+                end = follow(&shared, exchange, starting) => return end,
             }
+            if let Some(url) = &shared.cancel_url {
+                tell_of_stop(&shared.client, url, &input).await;
+            }
+            Ok(ExchangeEnd::Cancelled { usage: Vec::new(), agui: None })
         })
     }
 }
 
 async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Result<ExchangeEnd, Failure> {
-    let version = shared.options.agent_version;
+    let options = &shared.options;
+    let version = options.agent_version;
+    let first_event = Deadline::of(options.first_event_timeout);
     let prepared = Prepared::new(WHO, version, exchange, starting)?;
-    let (mut response, mut reader) = request(shared, &prepared.input).await?;
-    let mut relay = Relay::new(WHO, version, prepared, shared.options.max_event_bytes);
-    let mut patience = None;
+    let Some(asked) = first_event.within(request(shared, &prepared.input)).await else {
+        return Err(said_nothing(shared));
+    };
+    let (mut response, mut reader) = asked?;
+    let mut relay = Relay::new(WHO, version, prepared, options.max_event_bytes);
+    // One deadline for all that may come after the end: an upstream that keeps its connection alive must not keep the run
+    // open.
+    let mut after_end = None;
     loop {
-        let chunk = if relay.has_ended() {
-            // One deadline for all of it: an upstream that keeps its connection alive must not keep the run open.
-            let until = *patience.get_or_insert_with(|| tokio::time::Instant::now() + AFTER_END);
-            match tokio::time::timeout_at(until, response.chunk()).await {
-                Ok(chunk) => chunk,
-                Err(_) => break,
-            }
+        let deadline = if relay.has_ended() {
+            *after_end.get_or_insert_with(|| Deadline::of(Some(AFTER_END)))
+        } else if relay.next_event() == 0 {
+            first_event
         } else {
-            response.chunk().await
+            Deadline::of(None)
         };
-        let chunk = match chunk {
-            Ok(Some(chunk)) => chunk,
-            Ok(None) => break,
+        let chunk = match deadline.within(response.chunk()).await {
+            Some(Ok(Some(chunk))) => chunk,
+            Some(Ok(None)) => break,
             // The run had ended; how its connection ends says nothing about it.
-            Err(_) if relay.has_ended() => break,
-            Err(error) => return Err(broken(&shared.url, error)),
+            None | Some(Err(_)) if relay.has_ended() => break,
+            None => return Err(said_nothing(shared)),
+            Some(Err(error)) => return Err(broken(shared, error)),
         };
         for event in reader.push(&chunk) {
             let event = event.map_err(|e| {
@@ -205,7 +227,60 @@ async fn follow(shared: &Shared, exchange: Exchange, starting: Starting) -> Resu
             relay.push(event).await?;
         }
     }
-    Ok(relay.finish())
+    let idempotent = options.idempotent;
+    match relay.reported() {
+        Ok(end) => Ok(retryable_if(idempotent, end)),
+        // A truncation is never a success.
+        Err(truncation) => Err(Failure { retryable: idempotent, ..broken_rule(format!("{WHO}'s {truncation}")) }),
+    }
+}
+
+/// A moment until which something is waited for, or none.
+#[derive(Clone, Copy)]
+struct Deadline(Option<Instant>);
+
+impl Deadline {
+    fn of(patience: Option<Duration>) -> Deadline {
+        Deadline(patience.map(|patience| Instant::now() + patience))
+    }
+
+    /// `None` when the moment came first.
+    async fn within<T>(self, future: impl Future<Output = T>) -> Option<T> {
+        match self.0 {
+            Some(until) => tokio::time::timeout_at(until, future).await.ok(),
+            None => Some(future.await),
+        }
+    }
+}
+
+fn said_nothing(shared: &Shared) -> Failure {
+    let patience = shared.options.first_event_timeout.unwrap_or_default();
+    Failure {
+        // It may have begun to work all the same.
+        retryable: shared.options.idempotent,
+        ..Failure::new(ErrorCode::Timeout, format!("{WHO} at {} sent no event within {patience:?}", shown(&shared.url)))
+    }
+}
+
+/// Tells the agent of the stop. What it answers changes nothing, but for the operator.
+async fn tell_of_stop(client: &reqwest::Client, url: &reqwest::Url, input: &RunAgentInput) {
+    let run = json!({ "threadId": input.thread_id, "runId": input.run_id });
+    let told = client.post(url.clone()).json(&run).timeout(CANCEL_PATIENCE).send().await;
+    let problem = match told {
+        Ok(answer) if answer.status().is_success() => return,
+        Ok(answer) => format!("HTTP {}", answer.status()),
+        Err(error) => error.without_url().to_string(),
+    };
+    tracing::warn!(run_id = %input.run_id, problem, "{WHO} could not be told at {} of the stop", shown(url));
+}
+
+fn address(url: &str) -> Result<reqwest::Url, AguiSetupError> {
+    let error = |problem: String| AguiSetupError::Url { url: url.to_owned(), problem };
+    let parsed = reqwest::Url::parse(url).map_err(|e| error(e.to_string()))?;
+    match parsed.scheme() {
+        "http" | "https" => Ok(parsed),
+        other => Err(error(format!("its scheme is `{other}`"))),
+    }
 }
 
 async fn request(shared: &Shared, input: &RunAgentInput) -> Result<(reqwest::Response, BodyReader), Failure> {
@@ -218,12 +293,14 @@ async fn request(shared: &Shared, input: &RunAgentInput) -> Result<(reqwest::Res
         .json(input)
         .send()
         .await
-        .map_err(|e| broken(url, e))?;
+        .map_err(|e| broken(shared, e))?;
     let status = sent.status();
     if !status.is_success() {
         let body = refusal(sent).await;
         return Err(Failure {
-            retryable: status.is_server_error() || status.as_u16() == 429,
+            // Of these it is said that nothing was begun; any other may come from an agent that was at work.
+            retryable: matches!(status.as_u16(), 429 | 502 | 503 | 504)
+                || shared.options.idempotent && status.is_server_error(),
             ..Failure::new(
                 if status.as_u16() == 429 { ErrorCode::RateLimited } else { ErrorCode::ChannelError },
                 format!("the upstream agent at {} refused the run: HTTP {status}{body}", shown(url)),
@@ -257,7 +334,8 @@ async fn refusal(mut response: reqwest::Response) -> String {
     }
 }
 
-fn broken(url: &reqwest::Url, error: reqwest::Error) -> Failure {
+fn broken(shared: &Shared, error: reqwest::Error) -> Failure {
+    let url = &shared.url;
     // Its query may be a key, and what goes into the log is there for every reader.
     let error = error.without_url();
     let mut reasons = Vec::new();
@@ -276,7 +354,8 @@ fn broken(url: &reqwest::Url, error: reqwest::Error) -> Failure {
         (ErrorCode::ChannelError, "broke the connection before its run ended")
     };
     Failure {
-        retryable: true,
+        // An agent that was reached may have begun to work.
+        retryable: error.is_connect() || shared.options.idempotent,
         detail: Some(reasons.join(": ")),
         ..Failure::new(code, format!("the upstream agent at {} {what}: {reason}", shown(url)))
     }

@@ -24,7 +24,7 @@ use self::group::{Exit, ProcessGroup};
 pub use self::output::Output;
 use self::output::{OutputReader, Said};
 use self::stderr::StandardError;
-use super::relay::Prepared;
+use super::relay::{Prepared, retryable_if};
 use crate::driver::{Driver, Exchange, Starting};
 use crate::writer::WriteError;
 
@@ -234,7 +234,10 @@ async fn execute(options: &ExecOptions, exchange: Exchange, starting: Starting) 
         Course::Failed(failure) => {
             Err(if failure.code == ErrorCode::SandboxError { sandbox(failure.message) } else { failure })
         }
-        Course::Over(exit) => judge(exit, output.finish().await?).await?.map_err(sandbox),
+        Course::Over(exit) => {
+            let judged = judge(exit, output.finish().await?).await?;
+            judged.map(|end| retryable_if(retryable, end)).map_err(sandbox)
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use runwire_agui::{
     AgentVersion, Consumer, ConsumerOptions, Event, Outgoing, OutgoingError, OutgoingWarning, Pending, PreparedInput,
     Rejected, RunAgentInput,
 };
-use runwire_bridge::{ExchangeEnd, Failure, Ingest, Truncation, Upstream, UpstreamStep};
+use runwire_bridge::{ExchangeEnd, Failure, Ingest, Truncation, Upstream, UpstreamStep, may_pass};
 use runwire_frame::{ErrorCode, MAX_VALUE_DEPTH, NoticeLevel, json_depth};
 use serde_json::{Map, Value, json};
 
@@ -287,6 +287,17 @@ impl Relay {
             }
         }
         Ok(())
+    }
+}
+
+/// How a run ended, as its agent reported it. A failure that may pass can be tried again when what was done before may be done
+/// twice.
+pub(crate) fn retryable_if(idempotent: bool, end: ExchangeEnd) -> ExchangeEnd {
+    match end {
+        ExchangeEnd::Failed(failure) if idempotent => {
+            ExchangeEnd::Failed(Failure { retryable: may_pass(failure.code), ..failure })
+        }
+        end => end,
     }
 }
 

@@ -10,7 +10,8 @@ use serde_json::json;
 use crate::fixture::patiently;
 use crate::server::{Answer, Server, Step, lines};
 use crate::{
-    ask, assert_channel_error, front, front_with, impatient, log_of, run_finished, run_started, underway, with,
+    RUN, THREAD, ask, assert_channel_error, front, front_with, impatient, log_of, run_finished, run_started, underway,
+    with,
 };
 
 #[tokio::test]
@@ -18,8 +19,10 @@ async fn a_refusal_is_told_with_its_status_and_what_the_agent_said() {
     for (status, code, retryable) in [
         (400, "CHANNEL_ERROR", false),
         (404, "CHANNEL_ERROR", false),
-        (500, "CHANNEL_ERROR", true),
+        (500, "CHANNEL_ERROR", false),
+        (502, "CHANNEL_ERROR", true),
         (503, "CHANNEL_ERROR", true),
+        (504, "CHANNEL_ERROR", true),
         (429, "RATE_LIMITED", true),
     ] {
         let log = log_of(Answer::refusal(status, "{\"detail\":\"not today\"}")).await;
@@ -85,7 +88,7 @@ async fn a_connection_that_breaks_fails_the_run_and_keeps_what_came_before() {
         let sent = [lines(&underway(), "\n"), cut.as_bytes().to_vec()].concat();
         let log = log_of(Answer::steps(vec![Step::Bytes(sent), Step::Reset])).await;
         assert_channel_error(&log, "Kept.", &["broke the connection"]);
-        assert!(log.error().2, "the same request may succeed later");
+        assert!(!log.error().2, "what the agent did before would be done twice");
     }
 }
 
@@ -123,7 +126,7 @@ async fn silence_fails_the_run_as_a_timeout_before_the_answer_and_in_it() {
         let bed = front_with(impatient(server.url()));
         let log = bed.ended(&ask(&bed).await).await;
         let (code, message, retryable) = log.error();
-        assert_eq!((log.ending(), code, retryable), ("failed", "TIMEOUT", true), "{message}");
+        assert_eq!((log.ending(), code, retryable), ("failed", "TIMEOUT", false), "{message}");
         assert!(message.contains("silent"), "{message}");
         assert_eq!(log.text(), kept);
     }
@@ -188,5 +191,96 @@ fn an_address_or_a_header_that_cannot_be_used_is_refused_at_start() {
         options.headers = vec![(name.to_owned(), value.to_owned())];
         let refused = AguiDriver::new(options).err();
         assert!(matches!(refused, Some(AguiSetupError::Header { .. })), "{name}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_idempotent_agent_fails_with_underway_may_be_tried_again_if_it_may_pass() {
+    let error = |code: &str| json!({ "type": "RUN_ERROR", "message": "no", "code": code });
+    for (answer, code, retryable) in [
+        (Answer::refusal(500, ""), "CHANNEL_ERROR", true),
+        (Answer::refusal(400, ""), "CHANNEL_ERROR", false),
+        (Answer::events_then(&underway(), Step::Reset), "CHANNEL_ERROR", true),
+        (Answer::events_then(&underway(), Step::Hang), "TIMEOUT", true),
+        (Answer::events(&underway()), "CHANNEL_ERROR", true),
+        (Answer::events(&with(underway(), [run_started()])), "CHANNEL_ERROR", false),
+        (Answer::events(&with(underway(), [error("rate_limit_exceeded")])), "RATE_LIMITED", true),
+        (Answer::events(&with(underway(), [error("GUARDRAIL_BLOCKED")])), "GUARDRAIL_BLOCKED", false),
+    ] {
+        let server = Server::start(move |_, _| answer.clone()).await;
+        let bed = front_with(AguiOptions { idempotent: true, ..impatient(server.url()) });
+        let log = bed.ended(&ask(&bed).await).await;
+        let (found, message, may_retry) = log.error();
+        assert_eq!((log.ending(), found, may_retry), ("failed", code, retryable), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_agent_reports_before_it_began_may_be_tried_again_if_it_may_pass_and_not_after() {
+    for (code, early, late) in [("RATE_LIMITED", true, false), ("timeout", true, false), ("MODEL_ERROR", false, false)]
+    {
+        let error = json!({ "type": "RUN_ERROR", "message": "no", "code": code });
+        assert_eq!(log_of(Answer::events(std::slice::from_ref(&error))).await.error().2, early, "{code}");
+        assert_eq!(log_of(Answer::events(&[run_started(), error])).await.error().2, late, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_sends_no_event_in_time_fails_the_run_and_one_that_does_may_be_slow_after() {
+    let comment = || Step::Bytes(b": soon\n\n".to_vec());
+    let patience = Duration::from_millis(300);
+    let mut comments = vec![comment()];
+    for _ in 0..40 {
+        comments.extend([Step::Wait(Duration::from_millis(100)), comment()]);
+    }
+    let late = Answer { after: Duration::from_secs(50), ..Answer::events(&underway()) };
+    for answer in [late, Answer::steps(vec![Step::Hang]), Answer::steps(comments)] {
+        let server = Server::start(move |_, _| answer.clone()).await;
+        let bed = front_with(AguiOptions { first_event_timeout: Some(patience), ..AguiOptions::new(server.url()) });
+        let log = bed.ended(&ask(&bed).await).await;
+        let (code, message, retryable) = log.error();
+        assert_eq!((log.ending(), code, retryable), ("failed", "TIMEOUT", false), "{message}");
+        assert!(message.contains("sent no event within 300ms"), "{message}");
+    }
+    let slow = vec![
+        Step::Bytes(lines(&underway(), "\n")),
+        Step::Wait(Duration::from_millis(600)),
+        Step::Bytes(lines(&[run_finished()], "\n")),
+    ];
+    let server = Server::start(move |_, _| Answer::steps(slow.clone())).await;
+    let bed = front_with(AguiOptions { first_event_timeout: Some(patience), ..AguiOptions::new(server.url()) });
+    assert_eq!(bed.ended(&ask(&bed).await).await.ending(), "completed");
+}
+
+#[tokio::test]
+async fn a_stop_is_told_at_an_address_of_its_own_and_whatever_that_answers_the_run_is_cancelled() {
+    // Fails when another test of this process was first, which is as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    for status in [200, 500] {
+        let server = Server::start(move |_, seen| match seen.uri.path() {
+            "/cancel" => Answer::refusal(status, "{}"),
+            _ => Answer::events_then(&underway(), Step::Hang),
+        })
+        .await;
+        let options = AguiOptions {
+            cancel_url: Some(format!("http://{}/cancel", server.address)),
+            headers: vec![("x-key".to_owned(), "hush".to_owned())],
+            ..AguiOptions::new(server.url())
+        };
+        let bed = crate::fixture::bed_with(
+            [crate::fixture::driven_by("upstream", AguiDriver::new(options).unwrap())],
+            runwire_store::StoreOptions::default(),
+            // So that the telling is not cut short by it.
+            Duration::from_secs(30),
+        );
+        let run_id = ask(&bed).await;
+        bed.shows(&run_id, |frame| matches!(&frame.data, Data::TextDelta(_))).await;
+        bed.engine.cancel(&run_id).await.unwrap();
+        let log = bed.ended(&run_id).await;
+        assert_eq!((log.ending(), log.has_error()), ("cancelled", false));
+        let told = server.seen().pop().unwrap();
+        assert_eq!((told.method.as_str(), told.uri.path()), ("POST", "/cancel"));
+        assert_eq!(told.body, json!({ "threadId": THREAD, "runId": RUN }));
+        assert_eq!(told.headers["x-key"], "hush");
     }
 }
