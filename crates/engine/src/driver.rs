@@ -8,6 +8,7 @@ use runwire_bridge::{ExchangeEnd, Failure};
 use tokio_util::sync::CancellationToken;
 
 use crate::retry::RetryPolicy;
+use crate::turns::Concurrency;
 use crate::writer::{RunCore, RunWriter};
 
 /// Executes the exchanges of an agent's runs. One driver serves all runs of its agent at once.
@@ -79,6 +80,10 @@ pub struct Agent {
 pub struct AgentPolicy {
     /// Which failures are tried again. Default: none.
     pub retry: RetryPolicy,
+    /// The lane of runs whose request names none. Default: `default`.
+    pub lane: Option<String>,
+    /// What a run does whose session has one of this agent already. Default: it waits.
+    pub concurrency: Concurrency,
 }
 
 impl std::fmt::Debug for Agent {

@@ -19,6 +19,7 @@ mod retry;
 mod said;
 mod segment;
 mod sweeper;
+mod turns;
 mod writer;
 
 pub use clock::now;
@@ -29,4 +30,5 @@ pub use request::{CreateRun, CreateRunError, RunRequest, Started};
 pub use retry::RetryPolicy;
 pub use segment::Segment;
 pub use sweeper::Swept;
+pub use turns::{Concurrency, DEFAULT_LANE, LaneOptions};
 pub use writer::{RunWriter, WriteError};

@@ -9,13 +9,13 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use runwire_agui::AgentCapabilities;
 use runwire_engine::drivers::{AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions};
-use runwire_engine::{Agent, AgentPolicy, Driver};
+use runwire_engine::{Agent, AgentPolicy, Driver, LaneOptions};
 use runwire_server::Tokens;
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
 
 use crate::cli::{ListenArgs, SyncMode};
-use crate::policy::{RETRY, RetryTable};
+use crate::policy::{ConcurrencyWord, LANE, LaneTable, RETRY, RetryTable};
 use crate::{duration, policy, size};
 
 /// What the file may say.
@@ -35,6 +35,7 @@ pub struct File {
     #[serde(deserialize_with = "duration::optional")]
     stream_max_age: Option<Duration>,
     retention: RetentionTable,
+    lanes: BTreeMap<String, LaneTable>,
     agents: BTreeMap<String, AgentTable>,
     tokens: Vec<TokenTable>,
 }
@@ -71,6 +72,8 @@ struct AgentTable {
     description: Option<String>,
     retention: Option<RetentionTable>,
     retry: Option<RetryTable>,
+    lane: Option<String>,
+    concurrency: Option<ConcurrencyWord>,
     // demo
     #[serde(default, deserialize_with = "duration::optional")]
     pace: Option<Duration>,
@@ -124,12 +127,13 @@ const TOP: &[&str] = &[
     "orphan_check",
     "stream_max_age",
     "retention",
+    "lanes",
     "agents",
     "tokens",
 ];
 const KEEP: &[&str] = &["max_age", "max_runs", "max_bytes"];
 const TOKEN: &[&str] = &["name", "token", "token_env", "runs"];
-const EVERY_AGENT: &[&str] = &["driver", "description", "retention", "retry"];
+const EVERY_AGENT: &[&str] = &["driver", "description", "retention", "retry", "lane", "concurrency"];
 const DRIVERS: &[(&str, &[&str])] = &[
     ("demo", &["pace", "repeat"]),
     ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "protocol_version", "binding", "capabilities"]),
@@ -155,6 +159,8 @@ pub struct Settings {
     pub stream_max_age: Option<Duration>,
     /// Which runs it keeps.
     pub retention: Retention,
+    /// Its lanes, but for a `default` without a limit.
+    pub lanes: BTreeMap<String, LaneOptions>,
     /// Its agents.
     pub agents: Vec<Agent>,
     /// Its tokens; `None` when there are none.
@@ -202,6 +208,7 @@ impl Settings {
             orphan_check: file.orphan_check.unwrap_or(Duration::from_secs(30)),
             stream_max_age: file.stream_max_age,
             retention: retention(&file.retention, &file.agents),
+            lanes: policy::lanes(&file.lanes, &agents)?,
             agents,
             tokens: tokens(&file.tokens)?,
         };
@@ -256,6 +263,11 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
     known("", table, TOP, &[])?;
     if let Some(retention) = table.get("retention").and_then(toml::Value::as_table) {
         known("retention.", retention, KEEP, &["tombstones"])?;
+    }
+    for (name, lane) in table.get("lanes").and_then(toml::Value::as_table).into_iter().flatten() {
+        if let Some(lane) = lane.as_table() {
+            known(&format!("lanes.{name}."), lane, LANE, &[])?;
+        }
     }
     for (id, agent) in table.get("agents").and_then(toml::Value::as_table).into_iter().flatten() {
         let Some(agent) = agent.as_table() else { continue };
@@ -339,9 +351,12 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
         }
     };
     // What the environment holds is no part of the configuration, so a new secret is no new revision.
-    // Nor is what is kept of its runs, or when they are tried again, a part of what it does.
-    let revision = Some(revision(&format!("{:?}", AgentTable { retention: None, retry: None, ..table.clone() })));
-    let policy = policy::of(table.retry.as_ref())?;
+    // Nor is what is kept of its runs, or when they are executed, a part of what it does.
+    let revision = Some(revision(&format!(
+        "{:?}",
+        AgentTable { retention: None, retry: None, lane: None, concurrency: None, ..table.clone() }
+    )));
+    let policy = policy::of(table.retry.as_ref(), table.lane.as_deref(), table.concurrency)?;
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver, policy })
 }
 
@@ -444,6 +459,7 @@ mod tests {
             ("[agents.a]\ndriver = \"agui\"\nulr = \"http://x/\"", "`agents.a.ulr`", "`url`"),
             ("[agents.a]\ndriver = \"demo\"\npacee = \"1s\"", "`agents.a.pacee`", "`pace`"),
             ("[agents.a]\ndriver = \"agiu\"", "`agiu`", "`agui`"),
+            ("[lanes.slow]\nlimits = 2", "`lanes.slow.limits`", "`limit`"),
             ("[agents.a]\ndriver = \"demo\"\nretry = { attempts = 2 }", "`agents.a.retry.attempts`", "`max_attempts`"),
             ("[[tokens]]\nname = \"a\"\ntokn = \"t\"", "`tokens[0].tokn`", "`token`"),
         ] {
@@ -468,6 +484,9 @@ mod tests {
             ("[retention]\nmax_runs = -1", "max_runs"),
             ("stream_max_age = \"0s\"", "stream_max_age"),
             ("orphan_check = \"0s\"", "orphan_check"),
+            ("[lanes.slow]\nlimit = 0", "lanes.slow.limit"),
+            ("[lanes.slow]\n[agents.a]\ndriver = \"demo\"\nlane = \"fast\"", "there is slow, default"),
+            ("[agents.a]\ndriver = \"demo\"\nconcurrency = \"both\"", "supersede"),
             ("[agents.a]\ndriver = \"demo\"\nretry = { max_attempts = 0 }", "retry.max_attempts"),
             ("[agents.a]\ndriver = \"demo\"\nretry = { backoff = \"2s\", max_backoff = \"1s\" }", "retry.max_backoff"),
             ("[agents.a]\ndriver = \"demo\"\nretry = { codes = [\"MODEL\"] }", "MODEL_ERROR"),
@@ -529,6 +548,18 @@ mod tests {
         let policy = retry(text);
         assert_eq!((policy.max_attempts, policy.max_backoff), (4, Duration::from_secs(120)));
         assert_eq!(policy.codes, Some(vec![runwire_frame::ErrorCode::Timeout]));
+    }
+
+    #[test]
+    fn lanes_have_limits_and_an_agent_has_a_lane_and_a_way_with_its_sessions() {
+        let text = "[lanes.slow]\nlimit = 2\nmax_queued = 7\n[lanes.default]\nlimit = 9\n[agents.a]\ndriver = \"demo\"\n\
+                    lane = \"slow\"\nconcurrency = \"supersede\"";
+        let settings = settings(text).unwrap();
+        assert_eq!(settings.lanes["slow"], LaneOptions { limit: Some(2), max_queued: Some(7) });
+        assert_eq!(settings.lanes["default"].limit, Some(9));
+        let policy = &settings.agents[0].policy;
+        assert_eq!(policy.lane.as_deref(), Some("slow"));
+        assert_eq!(policy.concurrency, runwire_engine::Concurrency::Supersede);
     }
 
     #[test]

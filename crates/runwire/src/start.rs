@@ -42,6 +42,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let options = EngineOptions {
         cancel_grace: settings.cancel_grace,
         orphan_check: settings.orphan_check,
+        lanes: settings.lanes,
         retention: settings.retention,
     };
     let engine = Engine::new(store.clone(), settings.agents, options);

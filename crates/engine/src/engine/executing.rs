@@ -12,6 +12,8 @@ use crate::driver::{Agent, Exchange};
 use crate::execution::Execution;
 use crate::in_hand::Hold;
 use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, take_over_patiently};
+use crate::request::CreateRunError;
+use crate::turns::{Concurrency, Turn};
 use crate::writer::{Identity, RunCore, WriteError};
 
 /// An execution whose run is in hand for as long as its task lives: also if it should panic, which leaves the run to
@@ -36,6 +38,7 @@ impl Engine {
         continued: Continued,
         appender: Appender,
         hold: Hold,
+        turn: Turn,
     ) {
         let Continued { state, resumed, interrupts, left_out } = continued;
         let identity = Identity {
@@ -58,6 +61,9 @@ impl Engine {
             run_id: run_id.clone(),
             driver: agent.driver,
             retry: agent.policy.retry,
+            turns: self.inner.turns.clone(),
+            turn,
+            lane: record.lane.clone(),
             exchange: Exchange { input, resumed, attempt, interrupts, stop },
             grace: self.inner.options.cancel_grace,
             closing: self.inner.closing.clone(),
@@ -88,19 +94,38 @@ impl Engine {
     ///
     /// When the store cannot be read or written now the run stays as it is, for the next look at runs that nobody has in
     /// hand.
-    pub(super) async fn go_on(self, run_id: String, hold: Hold) {
+    pub(super) async fn go_on(&self, run_id: String, hold: Hold, turn: Option<Turn>) {
         if self.inner.closing.is_cancelled() {
             return;
         }
-        match self.stands(&run_id).await {
-            Ok(Some((agent, record, input, continued))) => match self.inner.store.take_ownership(&run_id).await {
-                Ok(appender) => return self.start(agent, &record, input, continued, appender, hold),
-                Err(error) => tracing::warn!(%run_id, %error, "the run cannot go on yet"),
-            },
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%run_id, %error, "the run cannot go on yet"),
+        let mut hold = Some(hold);
+        if let Err(error) = self.try_go_on(&run_id, &mut hold, turn).await {
+            tracing::warn!(%run_id, %error, "the run cannot go on yet");
         }
-        self.let_go(&run_id, hold).await;
+        if let Some(hold) = hold {
+            self.let_go(&run_id, hold).await;
+        }
+    }
+
+    /// The hold is taken when the run is handed to its task, and left otherwise.
+    async fn try_go_on(&self, run_id: &str, hold: &mut Option<Hold>, turn: Option<Turn>) -> Result<(), CreateRunError> {
+        let stands = self.stands(run_id).await.map_err(|e| CreateRunError::Log(e.to_string()));
+        let Some((mut agent, record, input, continued)) = stands? else { return Ok(()) };
+        let turn = turn.unwrap_or_else(|| self.turn_of_older(&agent, &record));
+        if record.head == 0
+            && let Some(waiting) = self.waits_before(&agent, &record).await?
+        {
+            if agent.policy.concurrency == Concurrency::Supersede {
+                self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+            } else {
+                agent.driver = Arc::new(self.gives_way(&waiting).await?);
+            }
+        }
+        let appender = self.inner.store.take_ownership(run_id).await?;
+        if let Some(hold) = hold.take() {
+            self.start(agent, &record, input, continued, appender, hold, turn);
+        }
+        Ok(())
     }
 
     /// Lets a run go that is not executed after all, and stops it if it was asked to stop meanwhile.
@@ -167,8 +192,7 @@ impl Engine {
             () = self.inner.abandon.cancelled() => None,
         };
         if taken == Some(Recovered::Retrying) {
-            let engine = self.clone();
-            engine.go_on(run_id, hold).await;
+            self.go_on(run_id, hold, None).await;
         }
     }
 }
