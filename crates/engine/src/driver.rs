@@ -13,6 +13,7 @@ use crate::drivers::Executors;
 use crate::guardrails::Guardrail;
 use crate::limits::Limits;
 use crate::retry::RetryPolicy;
+use crate::turns::Concurrency;
 use crate::writer::{RunCore, RunWriter};
 
 /// Executes the exchanges of an agent's runs. One driver serves all runs of its agent at once.
@@ -158,6 +159,10 @@ pub struct AgentPolicy {
     pub waiting: WaitRule,
     /// What looks at what goes through its runs, in this order. Default: nothing.
     pub guardrails: Vec<Guardrail>,
+    /// The lane of runs whose request names none. Default: `default`.
+    pub lane: Option<String>,
+    /// What a run does whose session has one of this agent already. Default: it waits.
+    pub concurrency: Concurrency,
 }
 
 impl std::fmt::Debug for Agent {

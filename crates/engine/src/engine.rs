@@ -3,18 +3,20 @@
 mod answering;
 mod deadlines;
 mod executing;
+mod queueing;
 mod resuming;
 mod stopping;
 mod taking_over;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, RunAgentInput, UserMessage};
 use runwire_bridge::{LogState, Pricing};
 use runwire_frame::RunStatus;
-use runwire_store::{CreateError, Created, NewRun, ReadError, Retention, RunRecord, Store, Tombstone};
+use runwire_store::{CreateError, Created, ExchangeRecord, NewRun, ReadError, Retention, RunRecord, Store, Tombstone};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -26,6 +28,7 @@ use crate::in_hand::RunsInHand;
 use crate::prices::Prices;
 use crate::recovery::{RecoverError, StoredLog};
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agents};
+use crate::turns::{Concurrency, DEFAULT_LANE, Entered, Key, LaneOptions, Turns};
 
 pub use answering::{ResumeError, ResumeRun, Waiting};
 pub use deadlines::DEADLINE;
@@ -37,6 +40,8 @@ pub struct EngineOptions {
     pub cancel_grace: Duration,
     /// How often to look for runs that nobody has in hand: see [`Engine::watch_for_orphans`]. Default 30 s.
     pub orphan_check: Duration,
+    /// The lanes that are configured. `default` is always there, without a limit unless it is among them.
+    pub lanes: BTreeMap<String, LaneOptions>,
     /// Which runs are kept. Default: all.
     pub retention: Retention,
     /// What models cost. Default: nothing is known, and no run says what it cost.
@@ -48,6 +53,7 @@ impl Default for EngineOptions {
         EngineOptions {
             cancel_grace: Duration::from_secs(5),
             orphan_check: Duration::from_secs(30),
+            lanes: BTreeMap::new(),
             retention: Retention::default(),
             prices: None,
         }
@@ -73,6 +79,7 @@ struct Inner {
     agents: BTreeMap<String, Agent>,
     options: EngineOptions,
     runs: Arc<RunsInHand>,
+    turns: Arc<Turns>,
     /// Every task of the engine; [`Engine::shutdown`] waits for all of them.
     tasks: TaskTracker,
     /// Cancelled when no more runs may start.
@@ -91,17 +98,27 @@ impl Engine {
     /// An engine that executes runs of these agents, on this store.
     pub fn new(store: Store, agents: impl IntoIterator<Item = Agent>, options: EngineOptions) -> Engine {
         let agents = agents.into_iter().map(|a| (a.id.clone(), a)).collect();
-        Engine {
-            inner: Arc::new(Inner {
+        let inner = Arc::new_cyclic(|inner: &Weak<Inner>| {
+            let inner = inner.clone();
+            let turns = Turns::new(&options.lanes, move |run_id, turn| {
+                match (inner.upgrade(), Handle::try_current()) {
+                    (Some(inner), Ok(_)) => Engine { inner }.begin_in_turn(run_id, turn),
+                    // There is nobody left to execute anything: what waits is the next server's.
+                    _ => turn.close(),
+                }
+            });
+            Inner {
                 store,
                 agents,
                 options,
                 runs: Arc::default(),
+                turns,
                 tasks: TaskTracker::new(),
                 closing: CancellationToken::new(),
                 abandon: CancellationToken::new(),
-            }),
-        }
+            }
+        });
+        Engine { inner }
     }
 
     /// The agents, by id.
@@ -133,6 +150,11 @@ impl Engine {
                 () = task => {}
             }
         });
+    }
+
+    /// How many runs wait for their lane, or for the run of their session before them.
+    pub fn queued_runs(&self) -> usize {
+        self.inner.turns.waiting()
     }
 
     /// How many runs are being executed.
@@ -184,6 +206,12 @@ impl Engine {
         left_out: LeftOut,
     ) -> Result<Started, CreateRunError> {
         let store = &self.inner.store;
+        let lane = create.lane.or_else(|| agent.policy.lane.clone()).unwrap_or_else(|| DEFAULT_LANE.to_owned());
+        if lane != DEFAULT_LANE && !self.inner.options.lanes.contains_key(&lane) {
+            let known = self.inner.options.lanes.keys().cloned();
+            let known: BTreeSet<String> = known.chain([DEFAULT_LANE.to_owned()]).collect();
+            return Err(CreateRunError::UnknownLane { lane, known: known.into_iter().collect() });
+        }
         let session_id = input.thread_id.clone();
         let exchange_id = input.run_id.clone();
         let new = NewRun {
@@ -192,7 +220,7 @@ impl Engine {
             session_id: session_id.clone(),
             exchange_id: exchange_id.clone(),
             input_digest: digest,
-            lane: create.lane.unwrap_or_else(|| "default".to_owned()),
+            lane,
             status: RunStatus::Queued.as_str().to_owned(),
             created_at: now().unix_millis(),
             principal: create.principal.clone(),
@@ -204,15 +232,41 @@ impl Engine {
         };
         // Before anybody can know the run: whoever wants to stop it finds it here from its first moment on.
         let hold = self.inner.runs.hold(&run_id).expect("nobody has a run whose id was made for it");
-        let record = match store.create_run(new).await {
-            Err(CreateError::SessionOfAnother { session_id }) => {
-                return Err(CreateRunError::SessionNotYours { session_id });
+        // Before it is created, so that of two runs the one that is older is the one that is before the other.
+        let key = Key::new(&agent.id, &session_id);
+        let entered = match self.enter(&agent, &run_id, &key, &new.lane) {
+            Ok(entered) => entered,
+            Err(refused) => {
+                // A request that was made before starts nothing, so nothing keeps it from finding its run.
+                let exchange = ExchangeRecord { session_id, exchange_id, input_digest: new.input_digest };
+                let principal = create.principal.as_deref();
+                return match self.known(&exchange, principal).await? {
+                    Some((record, same_input)) => existing(record, same_input, exchange.exchange_id, principal),
+                    None => Err(refused),
+                };
             }
-            Err(CreateError::Removed(tombstone)) => return Err(removed(tombstone, create.principal.as_deref())),
-            Err(error) => return Err(error.into()),
-            Ok(Created::New(record)) => record,
+        };
+        let created = match store.create_run(new).await {
+            Err(CreateError::SessionOfAnother { session_id }) => Err(CreateRunError::SessionNotYours { session_id }),
+            Err(CreateError::Removed(tombstone)) => Err(removed(tombstone, create.principal.as_deref())),
+            Err(error) => Err(error.into()),
+            Ok(Created::New(record)) => Ok(record),
             Ok(Created::Existing { record, same_input }) => {
+                self.inner.turns.leave(&run_id, &key);
                 return existing(record, same_input, exchange_id, create.principal.as_deref());
+            }
+        };
+        let record = created.inspect_err(|_| {
+            self.inner.turns.leave(&run_id, &key);
+        })?;
+        let turn = match entered {
+            Entered::Now(turn) => turn,
+            Entered::Queued { ahead } => {
+                self.let_go(&run_id, hold).await;
+                if agent.policy.concurrency == Concurrency::Supersede {
+                    self.supersede(&run_id, &ahead).await;
+                }
+                return Ok(Started { record, exchange_id, existing: false });
             }
         };
         let appender = match store.take_ownership(&run_id).await {
@@ -224,7 +278,7 @@ impl Engine {
                 return Err(error.into());
             }
         };
-        self.start(agent, &record, input, Continued::new(&run_id, left_out), appender, hold);
+        self.start(agent, &record, input, Continued::new(&run_id, left_out), appender, hold, turn);
         Ok(Started { record, exchange_id, existing: false })
     }
 
@@ -241,6 +295,7 @@ impl Engine {
     /// Starts no more runs, waits up to `grace` for those that are executed, then ends the rest as failed.
     pub async fn shutdown(&self, grace: Duration) {
         self.inner.closing.cancel();
+        self.inner.turns.close();
         self.inner.tasks.close();
         if tokio::time::timeout(grace, self.inner.tasks.wait()).await.is_err() {
             self.inner.abandon.cancel();

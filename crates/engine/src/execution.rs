@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::driver::{Driver, Exchange, Starting};
 use crate::in_hand::RunsInHand;
 use crate::retry::RetryPolicy;
+use crate::turns::{Turn, Turns};
 use crate::writer::{Ended, RunCore, WriteError};
 
 /// Everything that executing one exchange needs. The task that runs [`Execution::run`] owns it.
@@ -26,6 +27,10 @@ pub(crate) struct Execution {
     pub run_id: String,
     pub driver: Arc<dyn Driver>,
     pub retry: RetryPolicy,
+    pub turns: Arc<Turns>,
+    /// Whose turn it is. What goes on after it was suspended comes without a slot.
+    pub turn: Turn,
+    pub lane: String,
     pub exchange: Exchange,
     /// How long a driver may take to end by itself after it was asked to stop.
     pub grace: Duration,
@@ -35,10 +40,10 @@ pub(crate) struct Execution {
     pub abandon: CancellationToken,
 }
 
-/// What a pause between two attempts came to.
-enum Pause {
-    /// The next attempt is due.
-    Over,
+/// What waiting for an attempt came to.
+enum Due {
+    /// The attempt begins.
+    Now,
     /// The run was asked to stop.
     Stopped,
     /// The server goes; the next one goes on with the run.
@@ -46,20 +51,20 @@ enum Pause {
 }
 
 impl Execution {
-    /// Executes the exchange and brings the log to its end, whatever the driver does. When the server is shut down between
-    /// two attempts the log stays as it is, `retrying`.
+    /// Executes the exchange and brings the log to its end, whatever the driver does. When the server is shut down while it
+    /// waits, for its next attempt or for its lane, the log stays as it is.
     ///
     /// # Errors
     /// When the store did not take everything: then the log has no end yet.
     pub(crate) async fn run(&mut self) -> Result<(), WriteError> {
         loop {
-            let end = match self.pause().await {
-                Pause::Over => match self.core.admit_exchange(&self.store).await? {
+            let end = match self.due().await {
+                Due::Now => match self.core.admit_exchange(&self.store).await? {
                     None => self.drive().await?,
                     Some(end) => end,
                 },
-                Pause::Stopped => ExchangeEnd::Cancelled { usage: Vec::new(), agui: None },
-                Pause::Left => return Ok(()),
+                Due::Stopped => ExchangeEnd::Cancelled { usage: Vec::new(), agui: None },
+                Due::Left => return Ok(()),
             };
             let ended = self.core.end(end, &self.retry)?;
             self.core.progress().flush().await?;
@@ -71,14 +76,36 @@ impl Execution {
         }
     }
 
-    /// Waits until the attempt is due, which the first one of a run is at once.
-    async fn pause(&self) -> Pause {
-        let Some(failed) = self.core.between_attempts() else { return Pause::Over };
+    /// Waits until the attempt is due and has its slot, which the first one of a run has had before.
+    async fn due(&mut self) -> Due {
+        let pause = self.core.between_attempts().map(|failed| self.retry.pause(failed));
+        if pause.is_some() {
+            self.turn.slot = None;
+        }
+        let (stop, closing) = (self.exchange.stop.clone(), self.closing.clone());
+        if pause.is_none() && self.turn.slot.is_some() {
+            return Due::Now;
+        }
+        let begins = async {
+            if let Some(pause) = pause {
+                tokio::time::sleep(pause).await;
+            }
+            if self.turn.slot.is_none() {
+                self.turn.slot = match self.turns.slot(&self.lane) {
+                    Ok(slot) => Some(slot),
+                    // It is dropped unsent only when the server goes, which is seen below.
+                    Err(slot) => match slot.await {
+                        Ok(slot) => Some(slot),
+                        Err(_) => std::future::pending().await,
+                    },
+                };
+            }
+        };
         tokio::select! {
             biased;
-            () = self.exchange.stop.cancelled() => Pause::Stopped,
-            () = self.closing.cancelled() => Pause::Left,
-            () = tokio::time::sleep(self.retry.pause(failed)) => Pause::Over,
+            () = stop.cancelled() => Due::Stopped,
+            () = closing.cancelled() => Due::Left,
+            () = begins => Due::Now,
         }
     }
 

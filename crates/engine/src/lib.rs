@@ -25,6 +25,7 @@ mod retry;
 mod said;
 mod segment;
 mod sweeper;
+mod turns;
 mod writer;
 
 pub use answer_schema::{MAX_ANSWER_BYTES, MAX_ANSWER_DEPTH, MAX_SCHEMA_BYTES};
@@ -43,4 +44,5 @@ pub use retry::RetryPolicy;
 pub use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, Suspension, ToolOutput};
 pub use segment::Segment;
 pub use sweeper::Swept;
+pub use turns::{Concurrency, DEFAULT_LANE, LaneOptions};
 pub use writer::{RunWriter, WriteError};

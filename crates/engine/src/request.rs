@@ -38,7 +38,7 @@ pub struct CreateRun {
     pub agent_id: String,
     /// What it is asked.
     pub request: RunRequest,
-    /// The lane; `default` when not given.
+    /// The lane; the agent's own when not given.
     pub lane: Option<String>,
     /// The caller's own data: a JSON object, or null.
     pub metadata: Value,
@@ -69,6 +69,30 @@ pub enum CreateRunError {
         agent_id: String,
         /// What there is.
         known: Vec<String>,
+    },
+    /// There is no such lane.
+    #[error("there is no lane `{lane}` here; there is {}", list(.known))]
+    UnknownLane {
+        /// What was asked for.
+        lane: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// So many runs of the lane wait that no more may.
+    #[error("{max_queued} runs wait for lane `{lane}` already, and no more may; ask again later")]
+    LaneFull {
+        /// The lane.
+        lane: String,
+        /// How many may wait.
+        max_queued: usize,
+    },
+    /// The session has a run of the agent that has not ended, and the agent refuses a second.
+    #[error("run `{run_id}` of this session has not ended, and agent `{agent_id}` takes no other before it has")]
+    SessionBusy {
+        /// The agent.
+        agent_id: String,
+        /// The run that is executed, or waits for its turn.
+        run_id: String,
     },
     /// The ids name a run that was asked something else.
     #[error(

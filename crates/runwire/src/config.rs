@@ -15,7 +15,7 @@ use runwire_engine::drivers::{
     AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions, ExecDriver, ExecOptions, ExternalDriver,
     ExternalOptions, Output,
 };
-use runwire_engine::{Agent, AgentPolicy, DEADLINE, Driver, OnDeadline, Prices, WaitRule};
+use runwire_engine::{Agent, AgentPolicy, DEADLINE, Driver, LaneOptions, OnDeadline, Prices, WaitRule};
 use runwire_server::{Rights, Tokens};
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
@@ -23,7 +23,7 @@ use serde::Deserialize;
 use self::guardrails::{GUARDRAIL, GuardrailTable, guardrails};
 use self::spending::{LIMITS, LimitsTable, PRICE, PRICES, PricesTable};
 use crate::cli::{ListenArgs, SyncMode};
-use crate::policy::{RETRY, RetryTable};
+use crate::policy::{ConcurrencyWord, LANE, LaneTable, RETRY, RetryTable};
 use crate::{duration, policy, size};
 
 /// What the file may say.
@@ -44,6 +44,7 @@ pub struct File {
     stream_max_age: Option<Duration>,
     retention: RetentionTable,
     prices: Option<PricesTable>,
+    lanes: BTreeMap<String, LaneTable>,
     agents: BTreeMap<String, AgentTable>,
     tokens: Vec<TokenTable>,
 }
@@ -88,6 +89,8 @@ struct AgentTable {
     answer_within: Option<Duration>,
     on_deadline: Option<DeadlineWord>,
     deadline_answer: Option<toml::Value>,
+    lane: Option<String>,
+    concurrency: Option<ConcurrencyWord>,
     // demo
     #[serde(default, deserialize_with = "duration::optional")]
     pace: Option<Duration>,
@@ -183,6 +186,7 @@ const TOP: &[&str] = &[
     "stream_max_age",
     "retention",
     "prices",
+    "lanes",
     "agents",
     "tokens",
 ];
@@ -193,6 +197,8 @@ const EVERY_AGENT: &[&str] = &[
     "description",
     "retention",
     "retry",
+    "lane",
+    "concurrency",
     "limits",
     "guardrails",
     "answer_within",
@@ -256,6 +262,8 @@ pub struct Settings {
     pub retention: Retention,
     /// What tokens cost.
     pub prices: Option<Arc<Prices>>,
+    /// Its lanes, but for a `default` without a limit.
+    pub lanes: BTreeMap<String, LaneOptions>,
     /// Its agents.
     pub agents: Vec<Agent>,
     /// Its tokens; `None` when there are none.
@@ -305,6 +313,7 @@ impl Settings {
             stream_max_age: file.stream_max_age,
             retention: retention(&file.retention, &file.agents),
             prices: prices.map(Arc::new),
+            lanes: policy::lanes(&file.lanes, &agents)?,
             agents,
             tokens: tokens(&file.tokens)?,
         };
@@ -384,6 +393,11 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
             if let Some(model) = model.as_table() {
                 known(&format!("prices.models[{i}]."), model, PRICE, &[])?;
             }
+        }
+    }
+    for (name, lane) in table.get("lanes").and_then(toml::Value::as_table).into_iter().flatten() {
+        if let Some(lane) = lane.as_table() {
+            known(&format!("lanes.{name}."), lane, LANE, &[])?;
         }
     }
     for (id, agent) in table.get("agents").and_then(toml::Value::as_table).into_iter().flatten() {
@@ -485,16 +499,21 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
         }
     };
     // What the environment holds is no part of the configuration, so a new secret is no new revision.
-    // Nor is what is kept of its runs, when they are tried again, or what they may use, a part of what it does.
-    let table_of_revision =
-        AgentTable { retention: None, retry: None, limits: LimitsTable::default(), ..table.clone() };
-    let revision = Some(revision(&format!("{table_of_revision:?}")));
-    let limits = table.limits.limits(priced).context("limits")?;
+    // Nor is what is kept of its runs, when they are executed, or what they may use, a part of what it does.
+    let of_revision = AgentTable {
+        retention: None,
+        retry: None,
+        lane: None,
+        concurrency: None,
+        limits: LimitsTable::default(),
+        ..table.clone()
+    };
+    let revision = Some(revision(&format!("{of_revision:?}")));
     let policy = AgentPolicy {
-        limits,
+        limits: table.limits.limits(priced).context("limits")?,
         guardrails: guardrails(&table.guardrails)?,
         waiting: wait_rule(table)?,
-        ..policy::of(table.retry.as_ref())?
+        ..policy::of(table.retry.as_ref(), table.lane.as_deref(), table.concurrency)?
     };
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver, policy })
 }
@@ -661,6 +680,7 @@ mod tests {
             ("[agents.a]\ndriver = \"agui\"\nulr = \"http://x/\"", "`agents.a.ulr`", "`url`"),
             ("[agents.a]\ndriver = \"demo\"\npacee = \"1s\"", "`agents.a.pacee`", "`pace`"),
             ("[agents.a]\ndriver = \"agiu\"", "`agiu`", "`agui`"),
+            ("[lanes.slow]\nlimits = 2", "`lanes.slow.limits`", "`limit`"),
             ("[agents.a]\ndriver = \"demo\"\nretry = { attempts = 2 }", "`agents.a.retry.attempts`", "`max_attempts`"),
             ("[agents.a]\ndriver = \"exec\"\ncomand = [\"x\"]", "`agents.a.comand`", "`command`"),
             ("[[tokens]]\nname = \"a\"\ntokn = \"t\"", "`tokens[0].tokn`", "`token`"),
@@ -688,6 +708,9 @@ mod tests {
             ("[retention]\nmax_runs = -1", "max_runs"),
             ("stream_max_age = \"0s\"", "stream_max_age"),
             ("orphan_check = \"0s\"", "orphan_check"),
+            ("[lanes.slow]\nlimit = 0", "lanes.slow.limit"),
+            ("[lanes.slow]\n[agents.a]\ndriver = \"demo\"\nlane = \"fast\"", "there is slow, default"),
+            ("[agents.a]\ndriver = \"demo\"\nconcurrency = \"both\"", "supersede"),
             ("[agents.a]\ndriver = \"demo\"\nretry = { max_attempts = 0 }", "retry.max_attempts"),
             ("[agents.a]\ndriver = \"demo\"\nretry = { backoff = \"2s\", max_backoff = \"1s\" }", "retry.max_backoff"),
             ("[agents.a]\ndriver = \"demo\"\nretry = { codes = [\"MODEL\"] }", "MODEL_ERROR"),
@@ -790,6 +813,18 @@ mod tests {
         let policy = retry(text);
         assert_eq!((policy.max_attempts, policy.max_backoff), (4, Duration::from_secs(120)));
         assert_eq!(policy.codes, Some(vec![runwire_frame::ErrorCode::Timeout]));
+    }
+
+    #[test]
+    fn lanes_have_limits_and_an_agent_has_a_lane_and_a_way_with_its_sessions() {
+        let text = "[lanes.slow]\nlimit = 2\nmax_queued = 7\n[lanes.default]\nlimit = 9\n[agents.a]\ndriver = \"demo\"\n\
+                    lane = \"slow\"\nconcurrency = \"supersede\"";
+        let settings = settings(text).unwrap();
+        assert_eq!(settings.lanes["slow"], LaneOptions { limit: Some(2), max_queued: Some(7) });
+        assert_eq!(settings.lanes["default"].limit, Some(9));
+        let policy = &settings.agents[0].policy;
+        assert_eq!(policy.lane.as_deref(), Some("slow"));
+        assert_eq!(policy.concurrency, runwire_engine::Concurrency::Supersede);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What the configuration says of how an agent's runs are treated, whatever its driver.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::bail;
-use runwire_engine::{AgentPolicy, RetryPolicy};
+use runwire_engine::{Agent, AgentPolicy, Concurrency, DEFAULT_LANE, LaneOptions, RetryPolicy};
 use runwire_frame::ErrorCode;
 use serde::Deserialize;
 
@@ -24,10 +25,65 @@ pub struct RetryTable {
 /// The keys of `[agents.NAME.retry]`.
 pub const RETRY: &[&str] = &["max_attempts", "backoff", "max_backoff", "codes"];
 
-/// How the runs of an agent with this table are treated.
-pub fn of(retry: Option<&RetryTable>) -> anyhow::Result<AgentPolicy> {
+/// `[lanes.NAME]`
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LaneTable {
+    limit: Option<usize>,
+    max_queued: Option<usize>,
+}
+
+/// The keys of `[lanes.NAME]`.
+pub const LANE: &[&str] = &["limit", "max_queued"];
+
+/// `concurrency` of an agent.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConcurrencyWord {
+    #[default]
+    Queue,
+    Refuse,
+    Supersede,
+    Parallel,
+}
+
+/// How the runs of an agent with these keys are treated.
+pub fn of(
+    retry: Option<&RetryTable>,
+    lane: Option<&str>,
+    concurrency: Option<ConcurrencyWord>,
+) -> anyhow::Result<AgentPolicy> {
     let retry = retry.map(RetryTable::policy).transpose()?.unwrap_or_default();
-    Ok(AgentPolicy { retry, ..AgentPolicy::default() })
+    let concurrency = match concurrency.unwrap_or_default() {
+        ConcurrencyWord::Queue => Concurrency::Queue,
+        ConcurrencyWord::Refuse => Concurrency::Refuse,
+        ConcurrencyWord::Supersede => Concurrency::Supersede,
+        ConcurrencyWord::Parallel => Concurrency::Parallel,
+    };
+    Ok(AgentPolicy { retry, lane: lane.map(str::to_owned), concurrency, ..AgentPolicy::default() })
+}
+
+/// The lanes of these tables; every agent's own has to be one of them, or `default`.
+pub fn lanes(tables: &BTreeMap<String, LaneTable>, agents: &[Agent]) -> anyhow::Result<BTreeMap<String, LaneOptions>> {
+    for (name, table) in tables {
+        if name.is_empty() || name.len() > 64 {
+            bail!("lanes: the name of a lane has 1 to 64 bytes");
+        }
+        if table.limit == Some(0) {
+            bail!("lanes.{name}.limit: with a limit of 0 no run would ever be executed");
+        }
+    }
+    for agent in agents {
+        if let Some(lane) = &agent.policy.lane
+            && lane != DEFAULT_LANE
+            && !tables.contains_key(lane)
+        {
+            let names: Vec<&str> = tables.keys().map(String::as_str).chain([DEFAULT_LANE]).collect();
+            bail!("agents.{}.lane: there is no `[lanes.{lane}]`; there is {}", agent.id, names.join(", "));
+        }
+    }
+    let options = |table: &LaneTable| LaneOptions { limit: table.limit, max_queued: table.max_queued };
+    Ok(tables.iter().map(|(name, table)| (name.clone(), options(table))).collect())
 }
 
 impl RetryTable {

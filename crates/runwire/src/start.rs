@@ -23,6 +23,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Server> {
     let engine = EngineOptions {
         cancel_grace: settings.cancel_grace,
         orphan_check: settings.orphan_check,
+        lanes: settings.lanes,
         retention: settings.retention,
         prices: settings.prices,
     };

@@ -141,7 +141,7 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&self.status) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
@@ -175,6 +175,13 @@ impl From<CreateRunError> for Problem {
         let detail = error.to_string();
         match error {
             CreateRunError::UnknownAgent { .. } => Problem::new(StatusCode::NOT_FOUND, "Agent not found", detail),
+            CreateRunError::UnknownLane { known, .. } => Problem::unprocessable(detail).with("lanes", known),
+            CreateRunError::LaneFull { lane, .. } => {
+                Problem::new(StatusCode::TOO_MANY_REQUESTS, "Lane full", detail).with("lane", lane)
+            }
+            CreateRunError::SessionBusy { run_id, .. } => {
+                Problem::new(StatusCode::CONFLICT, "Session busy", detail).with("run_id", run_id)
+            }
             CreateRunError::OtherInput { .. } => Problem::new(StatusCode::CONFLICT, "Other input", detail),
             CreateRunError::SessionNotYours { .. } => Problem::new(StatusCode::FORBIDDEN, "Not yours", detail),
             CreateRunError::AlreadyResolved { run_id, .. } => {

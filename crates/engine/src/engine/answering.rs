@@ -137,7 +137,8 @@ impl Engine {
             (Ok(Taken::Continues(taken)), Some(agent)) => {
                 let (continued, input, appender) = *taken;
                 let exchange_id = input.run_id.clone();
-                self.start(agent, &record, input, continued, appender, hold);
+                let turn = self.turn_of_older(&agent, &record);
+                self.start(agent, &record, input, continued, appender, hold, turn);
                 Ok(Started { record, exchange_id, existing: false })
             }
             (taken, _) => {

@@ -135,7 +135,10 @@ impl Engine {
                 let exchange_id = format!("exchange_{}", Uuid::now_v7().simple());
                 let by = Some(DEADLINE.to_owned());
                 match self.continue_with(&record, log, interrupts, answers, exchange_id, by).await {
-                    Ok((continued, input, appender)) => self.start(agent, &record, input, continued, appender, hold),
+                    Ok((continued, input, appender)) => {
+                        let turn = self.turn_of_older(&agent, &record);
+                        self.start(agent, &record, input, continued, appender, hold, turn);
+                    }
                     Err(error) => {
                         self.let_go(&run_id, hold).await?;
                         return Err(error.into());

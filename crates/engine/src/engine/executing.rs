@@ -15,6 +15,8 @@ use crate::guardrails::Guards;
 use crate::in_hand::Hold;
 use crate::limits::Budget;
 use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, take_over_patiently};
+use crate::request::CreateRunError;
+use crate::turns::{Concurrency, Turn};
 use crate::writer::{Bounds, Identity, RunCore, WriteError};
 
 /// An execution whose run is in hand for as long as its task lives: also if it should panic, which leaves the run to
@@ -39,6 +41,7 @@ impl Engine {
         continued: Continued,
         appender: Appender,
         hold: Hold,
+        turn: Turn,
     ) {
         let Continued { state, resumed, interrupts, left_out, resolved_by } = continued;
         let calls = if resumed { state.waiting_calls().collect() } else { Vec::new() };
@@ -71,6 +74,9 @@ impl Engine {
             run_id: run_id.clone(),
             driver: agent.driver,
             retry: agent.policy.retry,
+            turns: self.inner.turns.clone(),
+            turn,
+            lane: record.lane.clone(),
             exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, stop },
             grace: self.inner.options.cancel_grace,
             closing: self.inner.closing.clone(),
@@ -101,19 +107,38 @@ impl Engine {
     ///
     /// When the store cannot be read or written now the run stays as it is, for the next look at runs that nobody has in
     /// hand.
-    pub(super) async fn go_on(self, run_id: String, hold: Hold) {
+    pub(super) async fn go_on(&self, run_id: String, hold: Hold, turn: Option<Turn>) {
         if self.inner.closing.is_cancelled() {
             return;
         }
-        match self.stands(&run_id).await {
-            Ok(Some((agent, record, input, continued))) => match self.inner.store.take_ownership(&run_id).await {
-                Ok(appender) => return self.start(agent, &record, input, continued, appender, hold),
-                Err(error) => tracing::warn!(%run_id, %error, "the run cannot go on yet"),
-            },
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%run_id, %error, "the run cannot go on yet"),
+        let mut hold = Some(hold);
+        if let Err(error) = self.try_go_on(&run_id, &mut hold, turn).await {
+            tracing::warn!(%run_id, %error, "the run cannot go on yet");
         }
-        self.let_go_and_log(&run_id, hold).await;
+        if let Some(hold) = hold {
+            self.let_go_and_log(&run_id, hold).await;
+        }
+    }
+
+    /// The hold is taken when the run is handed to its task, and left otherwise.
+    async fn try_go_on(&self, run_id: &str, hold: &mut Option<Hold>, turn: Option<Turn>) -> Result<(), CreateRunError> {
+        let stands = self.stands(run_id).await.map_err(|e| CreateRunError::Log(e.to_string()));
+        let Some((mut agent, record, input, continued)) = stands? else { return Ok(()) };
+        let turn = turn.unwrap_or_else(|| self.turn_of_older(&agent, &record));
+        if record.head == 0
+            && let Some(waiting) = self.waits_before(&agent, &record).await?
+        {
+            if agent.policy.concurrency == Concurrency::Supersede {
+                self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+            } else {
+                agent.driver = Arc::new(self.gives_way(&waiting).await?);
+            }
+        }
+        let appender = self.inner.store.take_ownership(run_id).await?;
+        if let Some(hold) = hold.take() {
+            self.start(agent, &record, input, continued, appender, hold, turn);
+        }
+        Ok(())
     }
 
     /// The same as [`Engine::let_go`] where nobody waits who could be told of a failure.
@@ -184,8 +209,7 @@ impl Engine {
             () = self.inner.abandon.cancelled() => None,
         };
         if taken == Some(Recovered::Retrying) {
-            let engine = self.clone();
-            engine.go_on(run_id, hold).await;
+            self.go_on(run_id, hold, None).await;
         }
     }
 }

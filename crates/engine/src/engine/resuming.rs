@@ -13,6 +13,7 @@ use crate::clock::now;
 use crate::driver::Agent;
 use crate::recovery::{StoredLog, read_log};
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, list};
+use crate::turns::Concurrency;
 use crate::writer::{exchange_members, to_append};
 
 /// What an input came to that found a suspended run in its session.
@@ -60,11 +61,16 @@ impl Engine {
                 Some((record, same_input)) => return existing(record, same_input, exchange_id, principal),
                 None => {}
             }
+            // What answers nothing supersedes the question, where the agent says so.
+            if agent.policy.concurrency == Concurrency::Supersede && input.resume().is_empty() {
+                self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+            }
             // Of two answers, or an answer and a stop, one has the run; the other finds that it waits no more.
             if let Some(hold) = self.inner.runs.hold_in_turn(&waiting.run_id).await {
                 let taken = self.take_up(&waiting, &mut input, &create, exchange.clone()).await;
                 if let Ok(TakenUp::Continues(continued, appender)) = taken {
-                    self.start(agent, &waiting, input, continued, appender, hold);
+                    let turn = self.turn_of_older(&agent, &waiting);
+                    self.start(agent, &waiting, input, continued, appender, hold, turn);
                     return Ok(Started { record: waiting, exchange_id, existing: false });
                 }
                 self.let_go(&waiting.run_id, hold).await?;
@@ -91,7 +97,7 @@ impl Engine {
     }
 
     /// The newest run of the agent in the exchange's session, of all or of those in one of these states.
-    async fn newest_run(
+    pub(super) async fn newest_run(
         &self,
         agent: &Agent,
         exchange: &ExchangeRecord,
@@ -108,7 +114,7 @@ impl Engine {
     }
 
     /// The run that the exchange names, if it was made before, and whether its input was the same.
-    async fn known(
+    pub(super) async fn known(
         &self,
         exchange: &ExchangeRecord,
         principal: Option<&str>,

@@ -8,6 +8,7 @@ use super::{CancelError, Engine};
 use crate::clock::now;
 use crate::in_hand::Asked;
 use crate::recovery::{RecoverError, TakeOver, read_log};
+use crate::turns::Key;
 use crate::writer::to_append;
 
 impl Engine {
@@ -60,6 +61,7 @@ impl Engine {
                 appender.progress().flush().await.map_err(RecoverError::from)?;
             }
             Some(RunStatus::Queued | RunStatus::Retrying) => {
+                self.inner.turns.leave(run_id, &Key::new(&record.agent_id, &record.session_id));
                 let stopped =
                     TakeOver { why: "", retry: None, requeue: false, asked_to_stop: &|| true, pricing: self.pricing() };
                 stopped.of(store, &record).await?;

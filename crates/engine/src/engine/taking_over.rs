@@ -53,7 +53,8 @@ impl Engine {
     async fn take_over_orphans(&self, unreadable: &mut HashSet<String>) -> Result<(), RecoverError> {
         for record in self.inner.store.unfinished_runs().await? {
             let waits = record.status == RunStatus::Suspended.as_str();
-            if waits || unreadable.contains(&record.run_id) || self.inner.runs.is_in_hand(&record.run_id) {
+            let in_hand = self.inner.turns.waits(&record.run_id) || self.inner.runs.is_in_hand(&record.run_id);
+            if waits || in_hand || unreadable.contains(&record.run_id) {
                 continue;
             }
             let what = self.take_over(&record.run_id, "the task that executed the run was lost").await?;
@@ -96,9 +97,17 @@ impl Engine {
         };
         match what {
             Recovered::Suspended | Recovered::Unreadable => {}
-            Recovered::Queued | Recovered::Retrying => {
-                tracing::info!(%run_id, ?what, "a run was left behind and goes on");
-                self.inner.tasks.spawn(self.clone().go_on(run_id.to_owned(), hold));
+            Recovered::Queued => {
+                tracing::info!(%run_id, "a run was left behind that had not begun, and waits for its turn again");
+                if let Some(agent) = agent {
+                    self.enter_again(agent, &record);
+                }
+            }
+            Recovered::Retrying => {
+                tracing::info!(%run_id, "a run was left behind and has its next attempt");
+                let turn = agent.map(|agent| self.turn_of_older(agent, &record));
+                let (engine, run_id) = (self.clone(), run_id.to_owned());
+                self.inner.tasks.spawn(async move { engine.go_on(run_id, hold, turn).await });
                 return Ok(Some(what));
             }
             Recovered::Failed | Recovered::Cancelled | Recovered::Ended => {
