@@ -13,7 +13,9 @@ use std::time::Duration;
 use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, RunAgentInput, UserMessage};
 use runwire_bridge::LogState;
 use runwire_frame::RunStatus;
-use runwire_store::{CreateError, Created, ExchangeRecord, NewRun, ReadError, Retention, RunRecord, Store, Tombstone};
+use runwire_store::{
+    Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, Retention, RunRecord, Store, Tombstone,
+};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -22,10 +24,10 @@ use uuid::Uuid;
 use crate::answers::LeftOut;
 use crate::clock::now;
 use crate::driver::Agent;
-use crate::in_hand::RunsInHand;
+use crate::in_hand::{Hold, RunsInHand};
 use crate::recovery::RecoverError;
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agents};
-use crate::turns::{Concurrency, DEFAULT_LANE, Entered, Key, LaneOptions, Turns};
+use crate::turns::{Concurrency, DEFAULT_LANE, Entered, Key, LaneOptions, Turn, Turns};
 
 /// How the engine runs.
 #[derive(Clone, Debug)]
@@ -264,7 +266,7 @@ impl Engine {
                 return Err(error.into());
             }
         };
-        self.start(agent, &record, input, Continued::new(&run_id, left_out), appender, hold, turn);
+        self.start(agent, &record, input, Continued::new(&run_id, left_out), Ready { appender, hold, turn });
         Ok(Started { record, exchange_id, existing: false })
     }
 
@@ -296,6 +298,13 @@ fn removed(tombstone: Box<Tombstone>, principal: Option<&str>) -> CreateRunError
         return CreateRunError::SessionNotYours { session_id: tombstone.session_id };
     }
     CreateRunError::Removed(tombstone)
+}
+
+/// What it takes to execute an exchange: the log, the run, and its turn.
+struct Ready {
+    appender: Appender,
+    hold: Hold,
+    turn: Turn,
 }
 
 /// Where an exchange of a run begins.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use runwire_agui::RunAgentInput;
-use runwire_store::{AppendError, Appender, RunRecord};
+use runwire_store::{AppendError, RunRecord};
 use tokio_util::sync::CancellationToken;
 
-use super::{Continued, Engine};
+use super::{Continued, Engine, Ready};
 use crate::answers::{LeftOut, asked};
 use crate::driver::{Agent, Exchange};
 use crate::execution::Execution;
@@ -36,10 +36,9 @@ impl Engine {
         record: &RunRecord,
         input: RunAgentInput,
         continued: Continued,
-        appender: Appender,
-        hold: Hold,
-        turn: Turn,
+        ready: Ready,
     ) {
+        let Ready { appender, hold, turn } = ready;
         let Continued { state, resumed, interrupts, left_out } = continued;
         let identity = Identity {
             agent_id: agent.id.clone(),
@@ -123,7 +122,7 @@ impl Engine {
         }
         let appender = self.inner.store.take_ownership(run_id).await?;
         if let Some(hold) = hold.take() {
-            self.start(agent, &record, input, continued, appender, hold, turn);
+            self.start(agent, &record, input, continued, Ready { appender, hold, turn });
         }
         Ok(())
     }

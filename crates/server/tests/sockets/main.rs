@@ -8,6 +8,7 @@ mod guarantees;
 mod harness;
 mod patience;
 mod protobuf;
+mod queueing;
 mod retention;
 mod run_api;
 mod session_stream;
