@@ -15,7 +15,9 @@ use std::time::Duration;
 use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, RunAgentInput, UserMessage};
 use runwire_bridge::{LogState, Pricing};
 use runwire_frame::RunStatus;
-use runwire_store::{CreateError, Created, ExchangeRecord, NewRun, ReadError, Retention, RunRecord, Store, Tombstone};
+use runwire_store::{
+    Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, Retention, RunRecord, Store, Tombstone,
+};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,11 +26,11 @@ use uuid::Uuid;
 use crate::answers::LeftOut;
 use crate::clock::now;
 use crate::driver::Agent;
-use crate::in_hand::RunsInHand;
+use crate::in_hand::{Hold, RunsInHand};
 use crate::prices::Prices;
 use crate::recovery::{RecoverError, StoredLog};
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agents};
-use crate::turns::{Concurrency, DEFAULT_LANE, Entered, Key, LaneOptions, Turns};
+use crate::turns::{Concurrency, DEFAULT_LANE, Entered, Key, LaneOptions, Turn, Turns};
 
 pub use answering::{ResumeError, ResumeRun, Waiting};
 pub use deadlines::DEADLINE;
@@ -262,7 +264,7 @@ impl Engine {
         let turn = match entered {
             Entered::Now(turn) => turn,
             Entered::Queued { ahead } => {
-                self.let_go(&run_id, hold).await;
+                self.let_go_and_log(&run_id, hold).await;
                 if agent.policy.concurrency == Concurrency::Supersede {
                     self.supersede(&run_id, &ahead).await;
                 }
@@ -278,7 +280,7 @@ impl Engine {
                 return Err(error.into());
             }
         };
-        self.start(agent, &record, input, Continued::new(&run_id, left_out), appender, hold, turn);
+        self.start(agent, &record, input, Continued::new(&run_id, left_out), Ready { appender, hold, turn });
         Ok(Started { record, exchange_id, existing: false })
     }
 
@@ -310,6 +312,13 @@ fn removed(tombstone: Box<Tombstone>, principal: Option<&str>) -> CreateRunError
         return CreateRunError::SessionNotYours { session_id: tombstone.session_id };
     }
     CreateRunError::Removed(tombstone)
+}
+
+/// What it takes to execute an exchange: the log, the run, and its turn.
+struct Ready {
+    appender: Appender,
+    hold: Hold,
+    turn: Turn,
 }
 
 /// Where an exchange of a run begins.

@@ -5,7 +5,7 @@ use runwire_frame::{RunStatus, SuspendKind, Timestamp};
 use runwire_store::{Added, Appender, ExchangeRecord, ReadError, RunRecord};
 use uuid::Uuid;
 
-use super::{Continued, Engine};
+use super::{Continued, Engine, Ready};
 use crate::answers::{LeftOut, Resolved, asked, judge, repeated};
 use crate::asking::deadline;
 use crate::clock::now;
@@ -138,7 +138,7 @@ impl Engine {
                 let (continued, input, appender) = *taken;
                 let exchange_id = input.run_id.clone();
                 let turn = self.turn_of_older(&agent, &record);
-                self.start(agent, &record, input, continued, appender, hold, turn);
+                self.start(agent, &record, input, continued, Ready { appender, hold, turn });
                 Ok(Started { record, exchange_id, existing: false })
             }
             (taken, _) => {

@@ -13,7 +13,7 @@ use runwire_store::{ReadError, RunRecord};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::Engine;
+use super::{Engine, Ready};
 use crate::answer_schema::misfit;
 use crate::answers::asked;
 use crate::asking::{OnDeadline, deadline};
@@ -137,7 +137,7 @@ impl Engine {
                 match self.continue_with(&record, log, interrupts, answers, exchange_id, by).await {
                     Ok((continued, input, appender)) => {
                         let turn = self.turn_of_older(&agent, &record);
-                        self.start(agent, &record, input, continued, appender, hold, turn);
+                        self.start(agent, &record, input, continued, Ready { appender, hold, turn });
                     }
                     Err(error) => {
                         self.let_go(&run_id, hold).await?;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use runwire_agui::RunAgentInput;
-use runwire_store::{AppendError, Appender, RunRecord};
+use runwire_store::{AppendError, RunRecord};
 use tokio_util::sync::CancellationToken;
 
-use super::{Continued, Engine};
+use super::{Continued, Engine, Ready};
 use crate::answers::{LeftOut, asked};
 use crate::asking::Asking;
 use crate::driver::{Agent, Exchange};
@@ -39,10 +39,9 @@ impl Engine {
         record: &RunRecord,
         input: RunAgentInput,
         continued: Continued,
-        appender: Appender,
-        hold: Hold,
-        turn: Turn,
+        ready: Ready,
     ) {
+        let Ready { appender, hold, turn } = ready;
         let Continued { state, resumed, interrupts, left_out, resolved_by } = continued;
         let calls = if resumed { state.waiting_calls().collect() } else { Vec::new() };
         let identity = Identity {
@@ -136,7 +135,7 @@ impl Engine {
         }
         let appender = self.inner.store.take_ownership(run_id).await?;
         if let Some(hold) = hold.take() {
-            self.start(agent, &record, input, continued, appender, hold, turn);
+            self.start(agent, &record, input, continued, Ready { appender, hold, turn });
         }
         Ok(())
     }

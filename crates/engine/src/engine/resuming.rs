@@ -7,7 +7,7 @@ use runwire_frame::{NoticeLevel, RunStatus};
 use runwire_store::{Added, Appender, ExchangeRecord, ReadError, RunFilter, RunRecord};
 use serde_json::{Map, Value};
 
-use super::{Continued, Engine, existing, removed};
+use super::{Continued, Engine, Ready, existing, removed};
 use crate::answers::{LeftOut, asked, judge, repeated};
 use crate::clock::now;
 use crate::driver::Agent;
@@ -70,7 +70,7 @@ impl Engine {
                 let taken = self.take_up(&waiting, &mut input, &create, exchange.clone()).await;
                 if let Ok(TakenUp::Continues(continued, appender)) = taken {
                     let turn = self.turn_of_older(&agent, &waiting);
-                    self.start(agent, &waiting, input, continued, appender, hold, turn);
+                    self.start(agent, &waiting, input, continued, Ready { appender, hold, turn });
                     return Ok(Started { record: waiting, exchange_id, existing: false });
                 }
                 self.let_go(&waiting.run_id, hold).await?;

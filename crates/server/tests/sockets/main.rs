@@ -10,6 +10,7 @@ mod guarantees;
 mod harness;
 mod patience;
 mod protobuf;
+mod queueing;
 mod resume;
 mod retention;
 mod run_api;

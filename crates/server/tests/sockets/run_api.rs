@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use runwire_bridge::{Completion, Ending, ExchangeEnd, Opening, ToolOutput};
-use runwire_engine::{Exchange, RunWriter};
+use runwire_engine::{Exchange, LaneOptions, RunWriter};
 use runwire_frame::{Data, Frame, LogValidator};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -48,7 +48,7 @@ async fn a_created_run_is_answered_with_its_record_and_its_address() {
 
 #[tokio::test]
 async fn lane_metadata_and_session_are_the_callers() {
-    let server = Setup::new().start().await;
+    let server = Setup::new().lane("slow", LaneOptions::default()).start().await;
     let metadata = json!({ "ticket": 7, "nested": { "ä": [null] } });
     let record = created(
         &server,

@@ -1,5 +1,6 @@
 //! A server in this process, on a port of its own and a store of its own.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Once};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::{Client, RequestBuilder, Response};
 use runwire_engine::drivers::{DemoDriver, DemoOptions};
-use runwire_engine::{Agent, AgentPolicy, Driver, Engine, EngineOptions};
+use runwire_engine::{Agent, AgentPolicy, Driver, Engine, EngineOptions, LaneOptions};
 use runwire_server::{App, Rights, ServerOptions, Tokens, serve};
 use runwire_store::{RunRecord, Store, StoreOptions};
 use serde_json::{Value, json};
@@ -25,6 +26,7 @@ pub struct Setup {
     store: StoreOptions,
     tokens: Option<Tokens>,
     agents: Vec<Agent>,
+    lanes: BTreeMap<String, LaneOptions>,
     send_buffer: Option<u32>,
     cancel_grace: Duration,
 }
@@ -37,6 +39,7 @@ impl Setup {
             store: StoreOptions::default(),
             tokens: None,
             agents: Vec::new(),
+            lanes: BTreeMap::new(),
             send_buffer: None,
             cancel_grace: Duration::from_millis(200),
         };
@@ -51,6 +54,17 @@ impl Setup {
             driver: Arc::new(driver),
             policy: AgentPolicy::default(),
         });
+        self
+    }
+
+    /// How the engine treats the runs of the agent that was added last.
+    pub fn policy(mut self, policy: AgentPolicy) -> Setup {
+        self.agents.last_mut().unwrap().policy = policy;
+        self
+    }
+
+    pub fn lane(mut self, name: &str, options: LaneOptions) -> Setup {
+        self.lanes.insert(name.to_owned(), options);
         self
     }
 
@@ -104,7 +118,7 @@ impl Setup {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("runs.db");
         let store = tokio::task::spawn_blocking(move || Store::open(&path, self.store)).await.unwrap().unwrap();
-        let options = EngineOptions { cancel_grace: self.cancel_grace, ..EngineOptions::default() };
+        let options = EngineOptions { cancel_grace: self.cancel_grace, lanes: self.lanes, ..EngineOptions::default() };
         let engine = Engine::new(store.clone(), self.agents, options);
         let app = App::new(engine.clone(), self.tokens, self.options.clone());
         let mut server = Server {
