@@ -17,6 +17,8 @@ export interface Backoff {
 export type FollowErrorCode =
   /** The token is missing or not accepted (HTTP 401, 403; WebSocket 4401). */
   | "UNAUTHORIZED"
+  /** The first message of a WebSocket came too late (4401), ten times in a row. Nobody looked at the token. */
+  | "AUTH_LATE"
   /** No such run, or not one that the token may see (HTTP 404; WebSocket 4404). */
   | "RUN_NOT_FOUND"
   /** What comes after the cursor is no longer kept (HTTP 410); `oldest` is what is left. */
@@ -277,7 +279,7 @@ export interface RunFollower extends AsyncIterableIterator<Frame> {
 export function followRun(options: FollowRunOptions): RunFollower;
 
 export interface ResumableFetchOptions extends Following {
-  /** Told for each exchange; `cursor` is the id of the last event, `<seq>.<n>`. */
+  /** Told for each exchange; `cursor` is the id of the last event. */
   onStatus?: (status: Status<string | undefined> & { threadId: string; runId: string }) => void;
 }
 
@@ -289,8 +291,9 @@ export interface ResumableFetchOptions extends Following {
  * `RUN_FINISHED` or `RUN_ERROR`, and fails with a {@link FollowError} otherwise. A request that gets no answer, or one
  * that may pass (408, 425, 429, 5xx), is repeated for up to 30 s.
  *
- * Requests that are no `POST` of a `RunAgentInput`, answers in protobuf, and those of `/agui/{agent}/connect` pass through
- * unchanged. Use it for Runwire servers only: another server may take a repeated request for a second one.
+ * The same holds for `/agui/{agent}/connect`, whose answer may hold several runs: it ends behind the last of them.
+ *
+ * Requests that are no `POST` of a `RunAgentInput`, and answers in protobuf, pass through unchanged. Use it for Runwire servers only: another server may take a repeated request for a second one.
  */
 export function resumableFetch(
   options?: ResumableFetchOptions,

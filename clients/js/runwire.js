@@ -19,6 +19,10 @@ const IDLE_MS = 45_000;
 
 const MAX_EVENT_BYTES = 64 * 1024 * 1024;
 
+/** So many WebSockets in a row may end because the first message came too late: a line or a machine that is slow recovers,
+ * something on the way that lets no message through does not. */
+const LATE_MAX = 10;
+
 /** Most characters that wait for a slow caller over a WebSocket. Behind that, the socket is left and opened again later. */
 const MAX_QUEUED_CHARACTERS = 8 * 1024 * 1024;
 
@@ -595,6 +599,8 @@ class FrameReading {
   #previous;
   /** The cursor at which the order of the frames was last found broken, until a frame is delivered. */
   #brokenAt;
+  /** How many connections ended because the first message came too late, since the server last took one. */
+  #late = 0;
   ended = false;
 
   constructor({
@@ -668,7 +674,11 @@ class FrameReading {
 
   /** Judges what came: the next frame, or nothing to be delivered. */
   take({ data: body }) {
-    if (body === undefined) return undefined;
+    if (body === undefined) {
+      // Pings come only behind a first message that was taken.
+      this.#late = 0;
+      return undefined;
+    }
     if (body.length > this.#maxEventBytes) {
       throw new FollowError(
         "TOO_LARGE",
@@ -681,6 +691,7 @@ class FrameReading {
       const message = `frame ${frame.seq} is of run \`${frame.run_id}\`, and ${this.#what} is followed`;
       throw new FollowError("WRONG_RUN", message, { cursor: this.cursor });
     }
+    this.#late = 0;
     const fresh = this.#previous === undefined;
     if (fresh ? frame.seq > this.cursor + 1 : frame.seq !== this.#previous + 1) this.#outOfOrder(frame.seq);
     this.#previous = frame.seq;
@@ -739,6 +750,13 @@ class FrameReading {
     const more = { oldest, head, cursor: this.cursor };
     if (oldest !== undefined) return refused(410, this.#what, said, more);
     if (head !== undefined) return refused(416, this.#what, said, more);
+    if (code === "AUTH_FAILED" && retryable === true) {
+      // The first message came too late, and nothing is said of the token.
+      this.#late += 1;
+      if (this.#late < LATE_MAX) return new Cut(`the server reported ${said}`);
+      const message = `the server did not get the first message of the WebSocket in time, ${this.#late} times in a row: ${said}`;
+      return new FollowError("AUTH_LATE", message, more);
+    }
     if (code === "AUTH_FAILED" || code === "MALFORMED_FRAME") return refused(401, this.#what, said, more);
     if (code === "RUN_NOT_FOUND") return refused(404, this.#what, said, more);
     if (code === "PROTOCOL_UNSUPPORTED")
@@ -823,8 +841,6 @@ function exchangeOf(input, init) {
   if (typeof init.body !== "string" || !/^post$/i.test(init.method ?? "")) return undefined;
   if (typeof input !== "string" && !(input instanceof URL)) return undefined;
   try {
-    // What comes back of a thread has ids of its own, and may go on behind the end of a run.
-    if (/\/agui\/[^/]+\/connect\/?$/.test(new URL(input, "http://localhost").pathname)) return undefined;
     const { threadId, runId } = JSON.parse(init.body);
     const named = (id) => typeof id === "string" && id !== "";
     return named(threadId) && named(runId) ? { threadId, runId } : undefined;
@@ -833,14 +849,35 @@ function exchangeOf(input, init) {
   }
 }
 
-/** An event's id: the frame that it comes from, and which of that frame's events it is. */
-function positionOf(id) {
-  const parts = /^(\d{1,15})\.(\d{1,15})$/.exec(id ?? "");
-  return parts === null ? undefined : [Number(parts[1]), Number(parts[2])];
-}
+/** Whether the request gets a thread back, which starts nothing. */
+const isConnect = (input) => /\/agui\/[^/]+\/connect\/?$/.test(new URL(input, "http://localhost").pathname);
 
-/** An exchange as something to be read over many connections, as the bytes of one. */
+/** The ids of an exchange's events. */
+const IDS_OF_AN_EXCHANGE = {
+  form: "<seq>.<n>",
+  /** The frame that an event comes from, and which of that frame's events it is. */
+  placeOf(id) {
+    const parts = /^(\d{1,15})\.(\d{1,15})$/.exec(id);
+    return parts === null ? undefined : [Number(parts[1]), Number(parts[2])];
+  },
+  isSame: (place, other) => place[0] === other[0] && place[1] === other[1],
+  isKnown: (place, last) => place[0] < last[0] || (place[0] === last[0] && place[1] <= last[1]),
+  /** Whether more runs follow the one that this event is of. */
+  goesOn: () => false,
+};
+
+/** The ids of a thread's events: several runs, one after the other, whose order is the server's to know. */
+const IDS_OF_A_THREAD = {
+  form: "<where>/<place>",
+  placeOf: (id) => (/^[^\s/~]+\/\d+(\.\d+(\+\d+)?)?(~[^\s/~]+\/\d+)*$/.test(id) ? id : undefined),
+  isSame: (place, other) => place === other,
+  isKnown: (place, last) => place === last,
+  goesOn: (place) => place.includes("~"),
+};
+
+/** An exchange, or a thread that is got back, as something to be read over many connections, as the bytes of one. */
 class ExchangeReading {
+  #ids;
   #request;
   #first;
   #what;
@@ -848,19 +885,24 @@ class ExchangeReading {
   #maxEventBytes;
   /** Whether the server is one that a repeated request re-attaches at. Of another, nothing may be asked twice. */
   #isRunwire;
+  /** Whether nothing has come yet that asking a second time could bring again. */
+  #isUntouched;
   #at;
-  /** The position of the last event that came over this connection. */
+  /** The place of the last event that came over this connection. */
   #came;
-  /** Whether the last event was the ending of the run. */
+  /** Whether the last event was the ending of a run behind which none follows. */
   #closedRun = false;
   #retryIsForwarded = false;
   cursor;
   ended = false;
 
-  constructor({ request, first, exchange, idleMs, maxEventBytes }) {
+  constructor({ request, first, exchange, isThread, idleMs, maxEventBytes }) {
+    this.#ids = isThread ? IDS_OF_A_THREAD : IDS_OF_AN_EXCHANGE;
     this.#request = request;
     this.#first = first;
-    this.#what = `exchange \`${exchange.runId}\` of thread \`${exchange.threadId}\``;
+    const thread = `thread \`${exchange.threadId}\``;
+    this.#what = isThread ? thread : `exchange \`${exchange.runId}\` of ${thread}`;
+    this.#isUntouched = isThread;
     this.#idleMs = idleMs;
     this.#maxEventBytes = maxEventBytes;
     this.#isRunwire = first.headers.has("runwire-run-id");
@@ -868,7 +910,7 @@ class ExchangeReading {
 
   /** Other servers need give no sign of life. */
   get idleMs() {
-    return this.#isRunwire ? this.#idleMs : Infinity;
+    return this.#isRunwire || this.#isUntouched ? this.#idleMs : Infinity;
   }
 
   async connect(signal) {
@@ -892,20 +934,21 @@ class ExchangeReading {
       this.#retryIsForwarded ||= retry !== undefined;
       return { item: bytes, moves: false };
     }
-    const position = positionOf(id);
-    if (position === undefined) {
+    this.#isUntouched = false;
+    const { form, placeOf, isSame, isKnown, goesOn } = this.#ids;
+    const place = placeOf(id ?? "");
+    if (place === undefined) {
       if (this.#isRunwire)
-        throw this.#bad(id === undefined ? "it has no id of its own" : `its id is \`${id}\` and not <seq>.<n>`);
+        throw this.#bad(id === undefined ? "it has no id of its own" : `its id is \`${id}\` and not ${form}`);
       return { item: bytes, moves: true };
     }
     this.#isRunwire = true;
-    const order = (a, b) => (b === undefined ? 1 : a[0] - b[0] || a[1] - b[1]);
-    if (order(position, this.#came) === 0) throw this.#bad(`the id \`${id}\` stands for two events`);
-    this.#came = position;
-    if (order(position, this.#at) <= 0) return undefined;
-    this.#at = position;
+    if (this.#came !== undefined && isSame(place, this.#came)) throw this.#bad(`the id \`${id}\` stands for two events`);
+    this.#came = place;
+    if (this.#at !== undefined && isKnown(place, this.#at)) return undefined;
+    this.#at = place;
     this.cursor = id;
-    this.#closedRun = /^RUN_(FINISHED|ERROR)$/.test(typeOf(data));
+    this.#closedRun = /^RUN_(FINISHED|ERROR)$/.test(typeOf(data)) && !goesOn(place);
     return { item: bytes, moves: true };
   }
 
@@ -925,7 +968,7 @@ class ExchangeReading {
   /** The body may end where the server ended it behind the run's ending, and nowhere else. `RUN_ERROR` may still follow
    * `RUN_FINISHED`, so a connection that breaks there is no end either. */
   afterCut(cut) {
-    if (!this.#isRunwire && !cut.clean) throw cut.cause ?? cut;
+    if (!this.#isRunwire && !this.#isUntouched && !cut.clean) throw cut.cause ?? cut;
     this.ended = cut.clean && (this.#closedRun || !this.#isRunwire);
   }
 }
@@ -1054,7 +1097,8 @@ export function resumableFetch(options = {}) {
     const { response, unlink } = first;
     if (response.status !== 200 || !isEventStream(response) || response.body === null) return response;
 
-    const reading = new ExchangeReading({ request, first: response, exchange, idleMs, maxEventBytes });
+    const isThread = isConnect(input);
+    const reading = new ExchangeReading({ request, first: response, exchange, isThread, idleMs, maxEventBytes });
     const release = () => {
       unlink();
       unlinkCaller();

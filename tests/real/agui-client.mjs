@@ -18,6 +18,7 @@ const flags = readFlags(
     "message-id": { type: "string" },
     state: { type: "string" },
     resume: { type: "string" },
+    answer: { type: "string" },
     accept: { type: "string" },
     resumable: { type: "boolean" },
     "cut-in-event": { type: "string", multiple: true, default: [] },
@@ -122,6 +123,13 @@ let ending;
 try {
   const { result } = await agent.runAgent({ runId: flags.run, resume: json("resume", flags.resume) }, subscriber);
   ending = ["resolved", { result: result ?? null }];
+  // The same client goes on with the thread: what it holds of it, and what waits, is its own.
+  if (flags.answer !== undefined) {
+    const payload = json("answer", flags.answer);
+    const resume = agent.pendingInterrupts.map(({ id }) => ({ interruptId: id, status: "resolved", payload }));
+    const { result } = await agent.runAgent({ resume }, subscriber);
+    ending = ["resolved", { result: result ?? null }];
+  }
 } catch (error) {
   ending = ["rejected", { error }];
 }

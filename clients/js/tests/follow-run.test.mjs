@@ -447,6 +447,16 @@ test("an error frame of the connection says more than the close", async () => {
   assert.deepEqual(states(seen), ["live", "resuming", "live", "ended"]);
 });
 
+test("a first message that came too late is said again, though not for ever", async () => {
+  const said = frame(0, "error", { data: { code: "AUTH_FAILED", message: "late", retryable: true } });
+  const late = (times) => Array(times).fill(scene([said], 4401));
+  const seen = await overWebSocket(sockets(...late(9), scene(bodies(1, 2), 1001), ...late(9), scene([endOf(3)])));
+  assert.deepEqual([seen.error, seen.bodies], [undefined, log(1, 3)]);
+  const always = sockets(...late(1));
+  const { error } = await overWebSocket(always);
+  assert.deepEqual([error.code, always.opened.length], ["AUTH_LATE", 10]);
+});
+
 test("a WebSocket that does not open, or is silent, is a cut; a binary message is an error", async () => {
   const refusing = (socket) => {
     socket.onerror({});

@@ -218,16 +218,57 @@ test("what is no Runwire exchange passes through, and is never asked twice", asy
   }
 });
 
-test("a thread that is got back passes through with its own ids, and is never asked twice", async (t) => {
-  const thread = started.replace("1.0", "run_1/1.0") + finished.replace("9.0", "run_1/9.0");
+/** Two exchanges of a thread, and what then waits: each id says what is still to come. */
+const thread = (() => {
+  const event = (id, type, more = {}) => sse(id, JSON.stringify({ type, threadId: "t", runId: "r", ...more }));
+  return [
+    event("run_a/1.0~run_b/0", "RUN_STARTED"),
+    event("run_a/1.0+1~run_b/0", "MESSAGES_SNAPSHOT", { messages: [] }),
+    event("run_a/9.0~run_b/4", "RUN_FINISHED"),
+    event("run_b/1.0", "RUN_STARTED"),
+    event("run_b/7.1", "RUN_ERROR", { message: "so it is" }),
+  ];
+})();
+
+test("a thread that is got back goes on at the next event wherever it breaks, to the end of its last run", async (t) => {
   for (const path of ["/agui/demo/connect", "/behind/a/proxy/agui/demo/connect?x=1"]) {
-    const server = await serve(t, whole(thread, RUNWIRE));
-    const seen = await asks({ url: `${server.url}${path}` });
-    assert.deepEqual([seen.text, seen.error, seen.told], [thread, undefined, []], path);
+    for (let n = 0; n < thread.length; n += 1) {
+      const [before, after] = [thread.slice(0, n), thread.slice(n)];
+      const server = await serve(
+        t,
+        broken(`retry: 1\n\n${before.join("")}${thread[n].slice(0, -4)}`),
+        whole(`retry: 1\n\n${after.join("")}`),
+      );
+      const seen = await asks({ url: `${server.url}${path}` });
+      assert.deepEqual([seen.text, seen.error], [`retry: 1\n\n${thread.join("")}`, undefined], `${path} ${n}`);
+      assert.deepEqual(lastEventIds(server), [undefined, n === 0 ? undefined : /id: (.*)/.exec(thread[n - 1])[1]]);
+      assert.deepEqual(states(seen), ["live", "resuming", "live", "ended"]);
+    }
   }
-  const server = await serve(t, broken(thread, RUNWIRE));
-  assert.ok((await asks({ url: `${server.url}/agui/demo/connect` })).error instanceof TypeError);
-  assert.equal(server.requests.length, 1);
+});
+
+test("a thread whose body ends in good order goes on where its last id says that exchanges follow", async (t) => {
+  const url = (server) => ({ url: `${server.url}/agui/demo/connect` });
+  for (const n of [1, 2, 3, 4]) {
+    const server = await serve(t, whole(thread.slice(0, n).join("")), whole(thread.slice(n).join("")));
+    const seen = await asks(url(server));
+    assert.deepEqual([seen.text, server.requests.length], [thread.join(""), 2], String(n));
+  }
+  // One in which nothing goes on ends behind its one run, and so does one that another connection begins with what is known.
+  const still = sse("thread/0", '{"type":"RUN_STARTED"}') + sse("thread/3", '{"type":"RUN_FINISHED"}');
+  const quiet = await serve(t, whole(still));
+  assert.deepEqual([(await asks(url(quiet))).text, quiet.requests.length], [still, 1]);
+  const again = await serve(t, broken(thread[0]), whole(thread.join("")));
+  assert.equal((await asks(url(again))).text, thread.join(""));
+});
+
+test("a thread of a server that is none of Runwire's passes through, and is never asked twice behind an event", async (t) => {
+  for (const event of ['data: {"type":"RUN_STARTED"}\n\n', sse("17", '{"type":"RUN_STARTED"}')]) {
+    const server = await serve(t, broken(event), whole(event));
+    const seen = await asks({ url: `${server.url}/agui/demo/connect` });
+    assert.ok(seen.error instanceof TypeError, event);
+    assert.deepEqual([seen.text, server.requests.length], [event, 1]);
+  }
   // An agent may be called so.
   const agent = await serve(t, broken(started, RUNWIRE), whole(finished, RUNWIRE));
   assert.equal((await asks({ url: `${agent.url}/agui/connect` })).text, started + finished);

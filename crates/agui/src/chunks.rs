@@ -2,7 +2,7 @@
 //!
 //! The parent agent and every subagent each have a lane, and a lane holds at most one item that chunks are assembling.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use crate::event::{Event, EventType};
 use crate::events::{
@@ -10,17 +10,10 @@ use crate::events::{
     TextMessageContent, TextMessageEnd, TextMessageStart, ToolCallArgs, ToolCallChunk, ToolCallEnd, ToolCallStart,
 };
 use crate::message::TextMessageRole;
+use crate::part::{ItemKind as Kind, Part, Step};
 use crate::violation::{Rule, Violation};
 
 type Owner = Option<String>;
-
-/// The three kinds of item that chunks assemble.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
-    Text,
-    ToolCall,
-    Reasoning,
-}
 
 impl Kind {
     fn noun(self) -> &'static str {
@@ -165,6 +158,33 @@ impl ChunkExpander {
             _ => {}
         }
         out.pop().map_or(Ok(()), |event| self.push(event, out))
+    }
+
+    /// The item that the part extends or closes, if the part stands for just that and brings about nothing else: it is in
+    /// the usual spelling while no chunk is being assembled, or a chunk that goes on with the parent agent's item and says
+    /// nothing of it. `None` leaves the part to [`ChunkExpander::push`].
+    pub(crate) fn straight<'p>(&'p self, part: &Part<'p>) -> Option<&'p str> {
+        match part.step {
+            Step::Content | Step::End if self.lanes.is_empty() => part.id,
+            Step::Chunk if part.subagent_run_id.is_none() && part.delta.is_some() => {
+                // An item is in one lane, so what the parent agent assembles under this id nobody else does; and without
+                // an id, what it assembles comes before what subagents do.
+                let item = self.continued(&None, part.kind, part.id)?;
+                Some(&item.id)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether no chunk is being assembled: then an event that opens nothing stands for itself.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    /// Says that the next event was taken without the expander: [`ChunkExpander::straight`] or
+    /// [`ChunkExpander::is_idle`] allowed it.
+    pub(crate) fn pass(&mut self) {
+        self.index += 1;
     }
 
     /// Closes every lane and gives the ends. A stream that stopped inside a run has none of these: a consumer invents

@@ -8,12 +8,16 @@
 use serde_json::Value;
 
 use crate::chunks::ChunkExpander;
-use crate::decode::{Decoded, decode_strictly, decode_value, parse};
+use crate::decode::{Decoded, decode_generally, decode_strictly, decode_value, parse};
 use crate::ending::{Ending, RunRecord, Truncation};
 use crate::event::Event;
+use crate::flat::{self, Scratch};
 use crate::input::RunAgentInput;
 use crate::middleware::{Middleware, Stages};
 use crate::outgoing::{AgentVersion, OlderAgent};
+use crate::part::{Part, Step};
+use crate::patch;
+use crate::reducer::Reducer;
 use crate::retired::RetiredShapes;
 use crate::verify::Verifier;
 use crate::version::{Declaration, ProtocolVersion};
@@ -102,6 +106,8 @@ pub struct Consumer {
     warnings: Vec<Warning>,
     /// What the current push delivers. Kept from push to push, so that an event costs no allocation of its own.
     delivered: Vec<Event>,
+    /// What the flat reader keeps, for the same reason.
+    scratch: Scratch,
     rejected: Option<Violation>,
 }
 
@@ -128,6 +134,7 @@ impl Consumer {
             verifier,
             warnings: Vec::new(),
             delivered: Vec::new(),
+            scratch: Scratch::default(),
             rejected: None,
         }
     }
@@ -155,11 +162,73 @@ impl Consumer {
     pub fn push_json(&mut self, json: &[u8]) -> Result<Delivered<'_>, Rejected> {
         self.take(|consumer, index| {
             // What reads strictly is none of the retired shapes.
-            if consumer.reads_directly() && decode_strictly(json, &mut consumer.delivered) {
+            if consumer.reads_directly() && decode_strictly(json, &mut consumer.scratch, &mut consumer.delivered) {
                 return consumer.deliver_last(index);
             }
             consumer.process(parse(json, index)?, index)
         })
+    }
+
+    /// Takes the JSON of the next event and applies to `reducer` whatever it delivers, in order. For a client that wants what
+    /// there is to hold and not the events: it comes to what [`Consumer::push_json`] and [`Reducer::apply`] come to, and
+    /// of what extends a text, closes it or changes the state no event is made. A stream may be taken by both in turns.
+    ///
+    /// What does not apply is warned of among [`Consumer::take_warnings`], behind what else there is to say of the event.
+    ///
+    /// # Errors
+    ///
+    /// As [`Consumer::push_json`]; what came before the violation is applied, and none of it is in [`Rejected`].
+    pub fn reduce(&mut self, json: &str, reducer: &mut Reducer) -> Result<(), Rejected> {
+        let directly = self.rejected.is_none() && self.reads_directly();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let part = if directly { flat::read(json, &mut scratch) } else { None };
+        let done = match &part {
+            Some(part) => self.reduce_part(part, reducer),
+            None => directly && self.reduce_patch(json, reducer),
+        };
+        let event = part.filter(|_| !done).map(Part::to_event);
+        self.scratch = scratch;
+        if done {
+            return Ok(());
+        }
+        let index = self.index;
+        let taken = self.step(|consumer, index| match event {
+            Some(event) => consumer.deliver(event, index),
+            None if directly && decode_generally(json, &mut consumer.delivered) => consumer.deliver_last(index),
+            None => consumer.process(parse(json.as_bytes(), index)?, index),
+        });
+        for event in self.delivered.drain(..) {
+            self.warnings.extend(reducer.apply(event, index));
+        }
+        taken.map_err(|violation| Rejected { delivered: Vec::new(), violation })
+    }
+
+    /// Takes an event that extends an item or closes it, if nothing about it is to be judged or brought about; else nothing
+    /// happens, and `false` is told.
+    fn reduce_part(&mut self, part: &Part<'_>, reducer: &mut Reducer) -> bool {
+        let Some(id) = self.expander.straight(part) else { return false };
+        if !self.verifier.goes_on(part.kind, id, part.subagent_run_id, part.step == Step::End) {
+            return false;
+        }
+        self.warnings.extend(reducer.extend(part.kind, id, part.delta, self.index));
+        self.expander.pass();
+        self.index += 1;
+        true
+    }
+
+    /// As [`Consumer::reduce_part`], for an event that changes the state.
+    fn reduce_patch(&mut self, json: &str, reducer: &mut Reducer) -> bool {
+        if !self.expander.is_idle() {
+            return false;
+        }
+        let Some(operations) = patch::state_delta(json) else { return false };
+        if !self.verifier.pass_within_run() {
+            return false;
+        }
+        self.warnings.extend(reducer.patch_state(operations, self.index));
+        self.expander.pass();
+        self.index += 1;
+        true
     }
 
     /// Takes the next event as a parsed JSON value.
@@ -221,19 +290,24 @@ impl Consumer {
         &mut self,
         step: impl FnOnce(&mut Self, usize) -> Result<(), Violation>,
     ) -> Result<Delivered<'_>, Rejected> {
+        match self.step(step) {
+            Ok(()) => Ok(Delivered(self.delivered.drain(..))),
+            Err(violation) => Err(Rejected { delivered: std::mem::take(&mut self.delivered), violation }),
+        }
+    }
+
+    /// Takes the next event and leaves what it delivers in `delivered`, also when it breaks a rule.
+    fn step(&mut self, step: impl FnOnce(&mut Self, usize) -> Result<(), Violation>) -> Result<(), Violation> {
         if let Some(violation) = &self.rejected {
-            return Err(Rejected { delivered: Vec::new(), violation: violation.clone() });
+            return Err(violation.clone());
         }
         let index = self.index;
         self.index += 1;
-        match step(self, index) {
-            Ok(()) => Ok(Delivered(self.delivered.drain(..))),
-            Err(mut violation) => {
-                violation.event = index;
-                self.rejected = Some(violation.clone());
-                Err(Rejected { delivered: std::mem::take(&mut self.delivered), violation })
-            }
-        }
+        step(self, index).map_err(|mut violation| {
+            violation.event = index;
+            self.rejected = Some(violation.clone());
+            violation
+        })
     }
 
     /// Whether nothing stands between a peer's event and enforcement, which finds nothing in one that reads strictly.

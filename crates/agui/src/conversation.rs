@@ -3,16 +3,17 @@
 //! A chain of places: putting a tool's answer behind the call that it answers moves nothing, and neither does anything
 //! else that a stream can ask for, so the cost of a stream is linear in its length.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use crate::message::{Message, ToolCall, ToolMessage};
+use crate::places::Places;
 
 /// Where a message stands.
 pub(crate) type Place = usize;
 
-#[derive(Clone, Debug)]
-struct Entry {
-    message: Message,
+/// What stands behind the message of a place.
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
     next: Option<Place>,
     /// For a message with tool calls: the last tool message of the row behind it, as far as is known.
     last_answer: Option<Place>,
@@ -21,10 +22,12 @@ struct Entry {
 /// The messages, by order, id and tool call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conversation {
-    entries: Vec<Entry>,
+    messages: Vec<Message>,
+    /// Of each message.
+    links: Vec<Link>,
     first: Option<Place>,
     last: Option<Place>,
-    by_id: HashMap<String, Place>,
+    by_id: Places,
     /// The message that holds a tool call, and the call's place on it.
     by_call: HashMap<String, (Place, usize)>,
     /// What was looked up last. A stream extends one message or call many times in a row, and comparing an id is cheaper
@@ -46,42 +49,88 @@ impl FromIterator<Message> for Conversation {
 impl Conversation {
     /// The messages in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Message> {
-        std::iter::successors(self.first, |&place| self.entries[place].next).map(|place| &self.entries[place].message)
+        std::iter::successors(self.first, |&place| self.links[place].next).map(|place| &self.messages[place])
     }
 
     /// Gives up the messages by place, and where each id is. Only of a conversation whose order is that of the places.
-    pub(crate) fn into_places(self) -> (Vec<Option<Message>>, HashMap<String, Place>) {
-        (self.entries.into_iter().map(|entry| Some(entry.message)).collect(), self.by_id)
+    pub(crate) fn into_places(self) -> (Vec<Option<Message>>, Places) {
+        (self.messages.into_iter().map(Some).collect(), self.by_id)
     }
 
     /// Gives the messages up, in order.
     pub(crate) fn into_messages(self) -> Vec<Message> {
-        let mut slots: Vec<(Option<Message>, Option<Place>)> =
-            self.entries.into_iter().map(|entry| (Some(entry.message), entry.next)).collect();
+        if self.is_in_order() {
+            return self.messages;
+        }
+        let mut slots: Vec<Option<Message>> = self.messages.into_iter().map(Some).collect();
         let mut messages = Vec::with_capacity(slots.len());
         let mut next = self.first;
         while let Some(place) = next {
-            let (message, following) = &mut slots[place];
-            messages.extend(message.take());
-            next = *following;
+            messages.extend(slots[place].take());
+            next = self.links[place].next;
         }
         messages
     }
 
     /// A conversation that has room for so many messages.
     pub(crate) fn with_capacity(messages: usize) -> Self {
-        Self { entries: Vec::with_capacity(messages), by_id: HashMap::with_capacity(messages), ..Self::default() }
+        Self {
+            messages: Vec::with_capacity(messages),
+            links: Vec::with_capacity(messages),
+            by_id: Places::with_capacity(messages),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.messages.len()
+    }
+
+    /// Whether the order of the messages is that of their places.
+    fn is_in_order(&self) -> bool {
+        self.links.iter().zip(1..).all(|(link, next)| link.next.is_none_or(|place| place == next))
+    }
+
+    /// Puts these messages in the place of all, if they restate what is held in the order in which it is held, and what
+    /// else they are is new: then nothing is looked up and nothing moved. Otherwise gives them back, with a conversation left
+    /// that is only good for [`Conversation::into_messages`].
+    pub(crate) fn restate(&mut self, messages: Vec<Message>) -> Result<(), Vec<Message>> {
+        let held = self.messages.len();
+        let restates = self.by_id.len() == held
+            && held <= messages.len()
+            && self.messages.iter().zip(&messages).all(|(held, message)| held.id() == message.id())
+            && self.is_in_order();
+        if !restates {
+            return Err(messages);
+        }
+        for (place, message) in messages.iter().enumerate().skip(held) {
+            let id = message.id();
+            if self.by_id.find(id, |place| messages[place].id() == id).is_some() {
+                return Err(messages);
+            }
+            self.by_id.add(id, place);
+        }
+        self.messages = messages;
+        let last = self.messages.len().checked_sub(1);
+        self.links.clear();
+        self.links.extend(
+            (0..self.messages.len())
+                .map(|place| Link { next: Some(place + 1).filter(|_| Some(place) != last), last_answer: None }),
+        );
+        (self.first, self.last) = (last.map(|_| 0), last);
+        (self.last_found, self.last_call) = (last.unwrap_or_default(), (0, 0));
+        self.by_call.clear();
+        for (place, message) in self.messages.iter().enumerate() {
+            note_calls(&mut self.by_call, &mut self.last_call, place, message);
+        }
+        Ok(())
     }
 
     /// The place of a message.
     pub(crate) fn find(&self, id: &str) -> Option<Place> {
-        match self.entries.get(self.last_found) {
-            Some(entry) if entry.message.id() == id => Some(self.last_found),
-            _ => self.by_id.get(id).copied(),
+        match self.messages.get(self.last_found) {
+            Some(message) if message.id() == id => Some(self.last_found),
+            _ => self.by_id.find(id, |place| self.messages[place].id() == id),
         }
     }
 
@@ -92,11 +141,11 @@ impl Conversation {
     }
 
     pub(crate) fn message(&self, place: Place) -> &Message {
-        &self.entries[place].message
+        &self.messages[place]
     }
 
     pub(crate) fn message_mut(&mut self, place: Place) -> &mut Message {
-        &mut self.entries[place].message
+        &mut self.messages[place]
     }
 
     /// The tool call of that id.
@@ -105,21 +154,21 @@ impl Conversation {
             self.last_call = *self.by_call.get(call_id)?;
         }
         let (place, index) = self.last_call;
-        match &mut self.entries[place].message {
+        match &mut self.messages[place] {
             Message::Assistant(message) => message.tool_calls.as_mut()?.get_mut(index),
             _ => None,
         }
     }
 
     fn call_at(&self, (place, index): (Place, usize)) -> Option<&ToolCall> {
-        self.entries.get(place)?.message.tool_calls().get(index)
+        self.messages.get(place)?.tool_calls().get(index)
     }
 
     /// Puts a message at the end.
     pub(crate) fn append(&mut self, message: Message) -> Place {
         let place = self.add(message);
         match self.last {
-            Some(last) => self.entries[last].next = Some(place),
+            Some(last) => self.links[last].next = Some(place),
             None => self.first = Some(place),
         }
         self.last = Some(place);
@@ -132,36 +181,36 @@ impl Conversation {
         let owner = self.by_call.get(&answer.tool_call_id).map(|&(owner, _)| owner);
         let message = Message::Tool(answer);
         let Some(owner) = owner else { return self.append(message) };
-        let mut behind = self.entries[owner].last_answer.unwrap_or(owner);
-        while let Some(next) = self.entries[behind].next {
-            if !matches!(self.entries[next].message, Message::Tool(_)) {
+        let mut behind = self.links[owner].last_answer.unwrap_or(owner);
+        while let Some(next) = self.links[behind].next {
+            if !matches!(self.messages[next], Message::Tool(_)) {
                 break;
             }
             behind = next;
         }
         let place = self.add(message);
-        self.entries[place].next = self.entries[behind].next.replace(place);
+        self.links[place].next = self.links[behind].next.replace(place);
         if self.last == Some(behind) {
             self.last = Some(place);
         }
-        self.entries[owner].last_answer = Some(place);
+        self.links[owner].last_answer = Some(place);
         place
     }
 
     /// Puts a message in the place of another one that has the same id.
     pub(crate) fn replace(&mut self, place: Place, message: Message) {
-        for call in self.entries[place].message.tool_calls() {
+        for call in self.messages[place].tool_calls() {
             if self.by_call.get(&call.id).is_some_and(|&(holder, _)| holder == place) {
                 self.by_call.remove(&call.id);
             }
         }
-        self.note_calls(place, &message);
-        self.entries[place].message = message;
+        note_calls(&mut self.by_call, &mut self.last_call, place, &message);
+        self.messages[place] = message;
     }
 
     /// Adds a call to an assistant message; nothing happens on any other.
     pub(crate) fn add_tool_call(&mut self, place: Place, call: ToolCall) {
-        if let Message::Assistant(message) = &mut self.entries[place].message {
+        if let Message::Assistant(message) = &mut self.messages[place] {
             let calls = message.tool_calls.get_or_insert_default();
             self.last_call = (place, calls.len());
             self.by_call.insert(call.id.clone(), self.last_call);
@@ -170,19 +219,26 @@ impl Conversation {
     }
 
     fn add(&mut self, message: Message) -> Place {
-        let place = self.entries.len();
-        self.by_id.insert(message.id().to_owned(), place);
-        self.note_calls(place, &message);
-        self.entries.push(Entry { message, next: None, last_answer: None });
+        let place = self.messages.len();
+        self.by_id.set(message.id(), place, |place| self.messages[place].id() == message.id());
+        note_calls(&mut self.by_call, &mut self.last_call, place, &message);
+        self.messages.push(message);
+        self.links.push(Link::default());
         // The latest of several messages with one id is the one that counts.
         self.last_found = place;
         place
     }
+}
 
-    fn note_calls(&mut self, place: Place, message: &Message) {
-        for (index, call) in message.tool_calls().iter().enumerate() {
-            self.by_call.insert(call.id.clone(), (place, index));
-            self.last_call = (place, index);
-        }
+/// Says where the calls of a message are.
+fn note_calls(
+    by_call: &mut HashMap<String, (Place, usize)>,
+    last_call: &mut (Place, usize),
+    place: Place,
+    message: &Message,
+) {
+    for (index, call) in message.tool_calls().iter().enumerate() {
+        by_call.insert(call.id.clone(), (place, index));
+        *last_call = (place, index);
     }
 }

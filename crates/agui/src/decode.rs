@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::enforce::{Enforcement, Survival, enforce, found};
 use crate::event::{Event, EventType};
-use crate::flat;
+use crate::flat::{self, Scratch};
 use crate::schema::{SAFE_INTEGER, event_shape};
 use crate::violation::{Rule, Violation};
 use crate::warning::{Warning, WarningRule};
@@ -36,7 +36,7 @@ pub struct Decoded {
 /// When the bytes are not one JSON object, or a member that the schema describes is missing or malformed.
 pub fn decode_event(json: &[u8], index: usize) -> Result<Decoded, Violation> {
     let mut events = Vec::with_capacity(1);
-    if decode_strictly(json, &mut events) {
+    if decode_strictly(json, &mut Scratch::default(), &mut events) {
         return Ok(Decoded { event: events.pop(), warnings: Vec::new() });
     }
     decode_value(parse(json, index)?, index)
@@ -91,13 +91,22 @@ pub fn decode_value(mut value: Value, index: usize) -> Result<Decoded, Violation
 /// `out` and says so; anything else is left to the long way, which judges it. What is read here is none of the retired
 /// shapes, and enforcement would leave it as it is.
 ///
-/// An event is some hundred bytes, so it is made where it is wanted instead of being handed up.
-pub(crate) fn decode_strictly(json: &[u8], out: &mut Vec<Event>) -> bool {
-    if flat::read(json, out).is_some() {
+/// An event is some hundred bytes, so it is made where it is wanted instead of being handed up. `scratch` is for
+/// [`flat::read`].
+pub(crate) fn decode_strictly(json: &[u8], scratch: &mut Scratch, out: &mut Vec<Event>) -> bool {
+    // Looked at once as a whole, it need not be looked at string by string.
+    let Ok(json) = std::str::from_utf8(json) else { return false };
+    if let Some(part) = flat::read(json, scratch) {
+        out.push(part.to_event());
         return true;
     }
+    decode_generally(json, out)
+}
+
+/// As [`decode_strictly`], for an event that [`flat::read`] leaves to this.
+pub(crate) fn decode_generally(json: &str, out: &mut Vec<Event>) -> bool {
     let before = out.len();
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let mut deserializer = serde_json::Deserializer::from_str(json);
     let read = Strictly { out }.deserialize(&mut deserializer).is_ok() && deserializer.end().is_ok();
     let timestamp = out.get(before).and_then(Event::timestamp);
     let is_safe = timestamp.is_none_or(|time| (-SAFE_INTEGER..=SAFE_INTEGER).contains(&time));
@@ -232,7 +241,7 @@ mod tests {
         for sample in samples().into_iter().filter(|sample| !long.iter().any(|long| sample["type"] == *long)) {
             for event in std::iter::once(sample.clone()).chain(mutations(&sample)) {
                 let json = event.to_string();
-                strictly += usize::from(decode_strictly(json.as_bytes(), &mut Vec::new()));
+                strictly += usize::from(decode_strictly(json.as_bytes(), &mut Scratch::default(), &mut Vec::new()));
                 assert_eq!(decode_event(json.as_bytes(), 3), decode_value(event, 3), "{json}");
             }
         }

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::any_value;
 use crate::input::RunAgentInput;
-use crate::message::{Content, Message, ReasoningRole, TextMessageRole, ToolRole};
+use crate::message::{self, Content, Message, ReasoningRole, TextMessageRole, ToolRole};
 use crate::object::object;
 use crate::outcome::{RunFinishedOutcome, SubagentFinishedOutcome};
 use crate::patch;
@@ -245,6 +246,7 @@ attributable! {
     StateSnapshot {
         required {
             /// The new state: any JSON value, `null` included.
+            #[serde(deserialize_with = "any_value::read")]
             snapshot: Value,
         }
     }
@@ -449,6 +451,7 @@ run_scoped! {
     MessagesSnapshot {
         required {
             /// The messages.
+            #[serde(deserialize_with = "message::reading::list")]
             messages: Vec<Message>,
         }
     }

@@ -3,97 +3,173 @@
 //! A delta is some hundred bytes of JSON without a number, a list or an object in it, and a general reader spends most of
 //! its time on being general. What is not evidently one of these events is left to that reader, which judges it; so this
 //! one may give up at anything unusual, and decides nothing. Tests hold the two together.
+//!
+//! What is read is lent from where it was read. Who wants an event makes one of it; who only wants what it adds to a text
+//! makes none.
 
-use crate::event::Event;
-use crate::events::{
-    ReasoningMessageChunk, ReasoningMessageContent, ReasoningMessageEnd, TextMessageChunk, TextMessageContent,
-    TextMessageEnd, ToolCallArgs, ToolCallChunk, ToolCallEnd,
-};
+use std::ops::Range;
+
+use crate::message::TextMessageRole;
+use crate::part::{ItemKind, Part, Step};
 
 /// So many digits are a safe integer whatever they are; timestamps have fewer.
 const SAFE_DIGITS: usize = 15;
 
-/// Reads one event into a list, if it is a delta, a chunk or an end in its usual form; `None` when it is not.
-pub(crate) fn read(json: &[u8], out: &mut Vec<Event>) -> Option<()> {
-    let mut reader = Reader { text: std::str::from_utf8(json).ok()?, at: 0 };
+/// What is kept from one event to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// What a delta with escapes means.
+    text: String,
+    head: Head,
+}
+
+/// How the last event began that had its delta at its end: all before what the delta holds, and what that says. A stream
+/// extends one item many times in a row, and says the same of it each time.
+#[derive(Debug, Default)]
+struct Head {
+    /// Empty when there is none.
+    text: String,
+    said: Said,
+}
+
+/// What an event says before its delta.
+#[derive(Clone, Debug)]
+struct Said {
+    kind: ItemKind,
+    step: Step,
+    /// Where these stand in the event.
+    id: Option<Range<usize>>,
+    subagent_run_id: Option<Range<usize>>,
+    timestamp: Option<i64>,
+    role: Option<TextMessageRole>,
+}
+
+impl Default for Said {
+    fn default() -> Self {
+        let (kind, step) = (ItemKind::Text, Step::Content);
+        Self { kind, step, id: None, subagent_run_id: None, timestamp: None, role: None }
+    }
+}
+
+impl Said {
+    fn part<'a>(&self, json: &'a str, delta: Option<&'a str>) -> Part<'a> {
+        let Self { kind, step, timestamp, role, .. } = *self;
+        let text = |range: &Option<Range<usize>>| range.clone().map(|range| &json[range]);
+        Part { kind, step, id: text(&self.id), delta, subagent_run_id: text(&self.subagent_run_id), timestamp, role }
+    }
+}
+
+/// A head that is longer is not kept.
+const LONGEST_HEAD: usize = 512;
+
+/// Reads one event, if it is one about an item in its usual form; `None` when it is not.
+pub(crate) fn read<'a>(json: &'a str, scratch: &'a mut Scratch) -> Option<Part<'a>> {
+    let Scratch { text, head } = scratch;
+    if !head.text.is_empty() && json.starts_with(head.text.as_str()) {
+        let mut reader = Reader { text: json, at: head.text.len() };
+        let delta = reader.rest_of_string(text)?;
+        if &json[reader.at..] == "}" {
+            return Some(head.said.part(json, Some(delta.of(text))));
+        }
+    }
+    read_whole(json, text, head)
+}
+
+/// As [`read`], whatever came before.
+fn read_whole<'a>(json: &'a str, scratch: &'a mut String, head: &mut Head) -> Option<Part<'a>> {
+    let mut reader = Reader { text: json, at: 0 };
     // Written without white space, as most producers do, keys are compared where they stand.
     if !reader.literal("{\"type\":") {
         reader.take(b'{')?;
-        if reader.name()? != "type" {
+        if reader.plain()? != "type" {
             return None;
         }
         reader.take(b':')?;
     }
-    let event_type = reader.name()?;
-    let id_key = match event_type {
-        "TOOL_CALL_ARGS" | "TOOL_CALL_CHUNK" | "TOOL_CALL_END" => "toolCallId",
-        _ => "messageId",
+    let (kind, step) = match reader.plain()? {
+        "TEXT_MESSAGE_CONTENT" => (ItemKind::Text, Step::Content),
+        "TOOL_CALL_ARGS" => (ItemKind::ToolCall, Step::Content),
+        "REASONING_MESSAGE_CONTENT" => (ItemKind::Reasoning, Step::Content),
+        "TEXT_MESSAGE_CHUNK" => (ItemKind::Text, Step::Chunk),
+        "TOOL_CALL_CHUNK" => (ItemKind::ToolCall, Step::Chunk),
+        "REASONING_MESSAGE_CHUNK" => (ItemKind::Reasoning, Step::Chunk),
+        "TEXT_MESSAGE_START" => (ItemKind::Text, Step::Start),
+        "TEXT_MESSAGE_END" => (ItemKind::Text, Step::End),
+        "TOOL_CALL_END" => (ItemKind::ToolCall, Step::End),
+        "REASONING_MESSAGE_END" => (ItemKind::Reasoning, Step::End),
+        _ => return None,
     };
-    let (mut id, mut delta, mut subagent_run_id, mut timestamp) = (None, None, None, None);
+    let id_key = match kind {
+        ItemKind::ToolCall => "toolCallId",
+        ItemKind::Text | ItemKind::Reasoning => "messageId",
+    };
+    let mut said = Said { kind, step, ..Said::default() };
+    // The delta, and where it begins.
+    let (mut delta, mut delta_at, mut delta_is_last) = (None, 0, false);
     while reader.peek()? == b',' {
+        delta_is_last = false;
         reader.at += 1;
-        let key = if reader.literal("\"delta\":") {
-            "delta"
-        } else {
-            let key = reader.name()?;
-            reader.take(b':')?;
-            key
-        };
-        if key == "timestamp" && timestamp.is_none() {
-            timestamp = Some(reader.integer()?);
-            continue;
-        }
+        let key = reader.plain()?;
+        reader.take(b':')?;
         let place = match key {
-            "delta" => &mut delta,
-            "subagentRunId" => &mut subagent_run_id,
-            key if key == id_key => &mut id,
+            "delta" if matches!(step, Step::Content | Step::Chunk) && delta.is_none() => {
+                reader.take(b'"')?;
+                delta_at = reader.at;
+                delta = Some(reader.rest_of_string(scratch)?);
+                delta_is_last = true;
+                continue;
+            }
+            "timestamp" if said.timestamp.is_none() => {
+                said.timestamp = Some(reader.integer()?);
+                continue;
+            }
+            "role" if step == Step::Start && said.role.is_none() => {
+                said.role = Some(TextMessageRole::of_name(reader.plain()?)?);
+                continue;
+            }
+            "subagentRunId" => &mut said.subagent_run_id,
+            key if key == id_key => &mut said.id,
             _ => return None,
         };
-        if place.replace(reader.string()?).is_some() {
+        let length = reader.plain()?.len();
+        // The quote behind it was taken as well.
+        let end = reader.at - 1;
+        if place.replace(end - length..end).is_some() {
             return None;
         }
     }
     reader.take(b'}')?;
-    if reader.peek().is_some() {
+    if reader.peek().is_some()
+        || (step != Step::Chunk && said.id.is_none())
+        || (step == Step::Content && delta.is_none())
+    {
         return None;
     }
-    let (raw_event, metadata) = (None, None);
-    out.push(match event_type {
-        "TEXT_MESSAGE_CONTENT" => {
-            let (message_id, delta) = (id?, delta?);
-            TextMessageContent { message_id, delta, subagent_run_id, timestamp, raw_event, metadata }.into()
+    let part = said.part(json, delta.map(|delta| delta.of(scratch)));
+    if delta_is_last && delta_at <= LONGEST_HEAD {
+        head.text.clear();
+        head.text.push_str(&json[..delta_at]);
+        head.said = said;
+    }
+    Some(part)
+}
+
+/// A string that was read.
+#[derive(Clone, Copy)]
+enum Text<'a> {
+    /// It means what it is.
+    Plain(&'a str),
+    /// It had escapes, and what it means was put aside.
+    InScratch,
+}
+
+impl<'a> Text<'a> {
+    fn of(self, scratch: &'a str) -> &'a str {
+        match self {
+            Self::Plain(text) => text,
+            Self::InScratch => scratch,
         }
-        "TOOL_CALL_ARGS" => {
-            let (tool_call_id, delta) = (id?, delta?);
-            ToolCallArgs { tool_call_id, delta, subagent_run_id, timestamp, raw_event, metadata }.into()
-        }
-        "REASONING_MESSAGE_CONTENT" => {
-            let (message_id, delta) = (id?, delta?);
-            ReasoningMessageContent { message_id, delta, subagent_run_id, timestamp, raw_event, metadata }.into()
-        }
-        "TEXT_MESSAGE_CHUNK" => {
-            let chunk = TextMessageChunk { message_id: id, delta, subagent_run_id, timestamp, ..Default::default() };
-            chunk.into()
-        }
-        "TOOL_CALL_CHUNK" => {
-            let chunk = ToolCallChunk { tool_call_id: id, delta, subagent_run_id, timestamp, ..Default::default() };
-            chunk.into()
-        }
-        "REASONING_MESSAGE_CHUNK" => {
-            ReasoningMessageChunk { message_id: id, delta, subagent_run_id, timestamp, raw_event, metadata }.into()
-        }
-        "TEXT_MESSAGE_END" if delta.is_none() => {
-            TextMessageEnd { message_id: id?, subagent_run_id, timestamp, raw_event, metadata }.into()
-        }
-        "TOOL_CALL_END" if delta.is_none() => {
-            ToolCallEnd { tool_call_id: id?, subagent_run_id, timestamp, raw_event, metadata }.into()
-        }
-        "REASONING_MESSAGE_END" if delta.is_none() => {
-            ReasoningMessageEnd { message_id: id?, subagent_run_id, timestamp, raw_event, metadata }.into()
-        }
-        _ => return None,
-    });
-    Some(())
+    }
 }
 
 struct Reader<'a> {
@@ -126,41 +202,43 @@ impl<'a> Reader<'a> {
         comes
     }
 
-    /// A short string of visible ASCII without escapes, as keys and types are.
-    fn name(&mut self) -> Option<&'a str> {
+    /// A string without escapes, as keys, types and most ids are.
+    fn plain(&mut self) -> Option<&'a str> {
         self.take(b'"')?;
-        let start = self.at;
-        let length =
-            self.text.as_bytes()[start..].iter().position(|&byte| !byte.is_ascii_alphanumeric() && byte != b'_')?;
-        self.at += length;
-        self.literal("\"").then(|| &self.text[start..start + length])
+        let rest = &self.text[self.at..];
+        let length = plain_length(rest.as_bytes());
+        self.at += length + 1;
+        (rest.as_bytes().get(length) == Some(&b'"')).then(|| &rest[..length])
     }
 
-    /// A string. Escapes of UTF-16 are left to the general reader.
-    fn string(&mut self) -> Option<String> {
-        self.take(b'"')?;
-        let mut out = String::new();
+    /// A string from behind its first quote. Escapes of UTF-16 are left to the general reader.
+    fn rest_of_string(&mut self, scratch: &mut String) -> Option<Text<'a>> {
+        let mut begun = false;
         loop {
             let rest = &self.text[self.at..];
-            let length = memchr::memchr2(b'"', b'\\', rest.as_bytes())?;
-            let piece = &rest[..length];
-            if has_control(piece) {
+            // Where one character is escaped others are not far.
+            let length = if begun { plain_length_in_words(rest.as_bytes()) } else { plain_length(rest.as_bytes()) };
+            let (piece, end) = (&rest[..length], *rest.as_bytes().get(length)?);
+            self.at += length + 1;
+            if end == b'"' {
+                if !begun {
+                    return Some(Text::Plain(piece));
+                }
+                scratch.push_str(piece);
+                return Some(Text::InScratch);
+            }
+            if end != b'\\' {
+                // A character that a JSON string cannot hold as it is.
                 return None;
             }
-            self.at += length + 1;
-            if rest.as_bytes()[length] == b'"' {
-                if out.is_empty() {
-                    return Some(piece.to_owned());
-                }
-                out.push_str(piece);
-                return Some(out);
-            }
-            if out.is_empty() {
+            if !begun {
+                begun = true;
+                scratch.clear();
                 // Escapes make JSON longer and never shorter, so the rest of it is room enough.
-                out.reserve(rest.len());
+                scratch.reserve(rest.len());
             }
-            out.push_str(piece);
-            out.push(match self.text.as_bytes().get(self.at)? {
+            scratch.push_str(piece);
+            scratch.push(match rest.as_bytes().get(length + 1)? {
                 b'n' => '\n',
                 b'"' => '"',
                 b'\\' => '\\',
@@ -191,10 +269,49 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether the text has a character that a JSON string cannot hold as it is.
-fn has_control(text: &str) -> bool {
-    // Without leaving early, this is a few instructions for sixteen bytes at a time.
-    text.bytes().fold(false, |found, byte| found | (byte < 0x20))
+/// How many bytes of a JSON string mean what they are: those before the first quote, backslash or control character.
+///
+/// Whole blocks are passed without leaving early, which the compiler makes a few instructions of; in the block that has
+/// the end, and in what is shorter than one, words of eight bytes tell where it is.
+#[inline]
+fn plain_length(bytes: &[u8]) -> usize {
+    const BLOCK: usize = 32;
+    let mut rest = bytes;
+    while let Some(block) = rest.first_chunk::<BLOCK>()
+        && !block.iter().fold(false, |found, &byte| found | ends(byte))
+    {
+        rest = &rest[BLOCK..];
+    }
+    bytes.len() - rest.len() + plain_length_in_words(rest)
+}
+
+/// As [`plain_length`], for what is short.
+#[inline]
+fn plain_length_in_words(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some(word) = rest.first_chunk::<8>() {
+        let ends = ends_in(u64::from_le_bytes(*word));
+        if ends != 0 {
+            return bytes.len() - rest.len() + (ends.trailing_zeros() / 8) as usize;
+        }
+        rest = &rest[8..];
+    }
+    bytes.len() - rest.len() + rest.iter().position(|&byte| ends(byte)).unwrap_or(rest.len())
+}
+
+/// Whether a string cannot hold the byte as what it is.
+fn ends(byte: u8) -> bool {
+    (byte == b'"') | (byte == b'\\') | (byte < 0x20)
+}
+
+/// Marks, by its highest bit, the first byte of a word that [`plain_length`] looks for, and maybe bytes behind it.
+fn ends_in(word: u64) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHEST: u64 = ONES << 7;
+    // A byte is below n if taking n from it borrows, which a byte that has its highest bit only seems to do. A borrow
+    // reaches into the bytes behind, and never into those before.
+    let below = |word: u64, n: u64| word.wrapping_sub(ONES * n) & !word & HIGHEST;
+    below(word, 0x20) | below(word ^ (ONES * u64::from(b'"')), 1) | below(word ^ (ONES * u64::from(b'\\')), 1)
 }
 
 #[cfg(test)]
@@ -203,14 +320,17 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::{plain_length, plain_length_in_words};
     use crate::event::Event;
 
-    const USUAL: [&str; 12] = [
+    const USUAL: [&str; 14] = [
         r#"{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"a \"b\" \\ \/ \n\t\r\b\f ü 🦀"}"#,
         r#" { "type" : "TEXT_MESSAGE_CONTENT" , "delta" : "" , "messageId" : "m" } "#,
         r#"{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"d","subagentRunId":"s","timestamp":1767225600000}"#,
         r#"{"type":"TEXT_MESSAGE_CONTENT","timestamp":-5,"messageId":"m","delta":"d"}"#,
         r#"{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"{\"a\":1}"}"#,
+        r#"{"type":"TEXT_MESSAGE_START","messageId":"m","role":"user","subagentRunId":"s"}"#,
+        r#"{"type":"TEXT_MESSAGE_START","messageId":"m","timestamp":1}"#,
         r#"{"type":"REASONING_MESSAGE_CONTENT","messageId":"m","delta":"d"}"#,
         r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"d"}"#,
         r#"{"type":"TOOL_CALL_CHUNK"}"#,
@@ -221,8 +341,13 @@ mod tests {
     ];
 
     fn read(json: &[u8]) -> Option<Event> {
-        let mut out = Vec::new();
-        super::read(json, &mut out).and_then(|()| out.pop())
+        // What an earlier event left behind is of no account.
+        let mut scratch = super::Scratch { text: "left behind".to_owned(), ..Default::default() };
+        read_after(json, &mut scratch)
+    }
+
+    fn read_after(json: &[u8], scratch: &mut super::Scratch) -> Option<Event> {
+        super::read(std::str::from_utf8(json).ok()?, scratch).map(crate::part::Part::to_event)
     }
 
     /// What the general reader makes of it.
@@ -263,6 +388,10 @@ mod tests {
             content(r#","delta":"a","metadata":{}}"#),
             content(r#","delta":null}"#),
             content("}"),
+            r#"{"type":"TEXT_MESSAGE_START","messageId":"m","role":"tool"}"#.to_owned(),
+            r#"{"type":"TEXT_MESSAGE_START","messageId":"m","role":"user","role":"user"}"#.to_owned(),
+            r#"{"type":"TEXT_MESSAGE_START","messageId":"m","delta":"d"}"#.to_owned(),
+            r#"{"type":"TEXT_MESSAGE_START","role":"user"}"#.to_owned(),
             r#"{"messageId":"m","type":"TEXT_MESSAGE_END"}"#.to_owned(),
             r#"{"type":"TEXT_MESSAGE_END","messageId":"m","delta":"d"}"#.to_owned(),
             r#"{"type":"STEP_STARTED","stepName":"s"}"#.to_owned(),
@@ -272,6 +401,33 @@ mod tests {
             assert_eq!(read(json.as_bytes()), None, "{json}");
         }
         assert_eq!(read(b"{\"type\":\"TEXT_MESSAGE_END\",\"messageId\":\"\xff\"}"), None, "no UTF-8");
+    }
+
+    #[test]
+    fn what_the_last_event_said_before_its_delta_is_taken_from_it_only_if_this_one_says_the_same() {
+        let content = |rest: &str| format!(r#"{{"type":"TEXT_MESSAGE_CONTENT","messageId":"m"{rest}"#);
+        let mut scratch = super::Scratch::default();
+        for (json, is_read) in [
+            (content(r#","delta":"a"}"#), true),
+            (content(r#","delta":"b\n"}"#), true),
+            (content(r#","delta":""}"#), true),
+            (content(r#","delta":"c","timestamp":1}"#), true),
+            (content(r#","delta":"d","messageId":"n"}"#), false),
+            (content(r#","delta":"e" } "#), true),
+            (content(r#","delta":"f"}}"#), false),
+            (content(r#","delta":"g"#), false),
+            (content(r#","delta":"\u0041"}"#), false),
+            (content(r#","timestamp":2,"delta":"h"}"#), true),
+            (content(r#","timestamp":2,"delta":"i"}"#), true),
+            (r#"{"type":"TEXT_MESSAGE_CHUNK","delta":"j"}"#.to_owned(), true),
+            (r#"{"type":"TEXT_MESSAGE_CHUNK","delta":"k"}"#.to_owned(), true),
+            (content(r#","subagentRunId":"s","delta":"l"}"#), true),
+            (content(r#","subagentRunId":"s","delta":"m"}"#), true),
+        ] {
+            let event = read_after(json.as_bytes(), &mut scratch);
+            assert_eq!(event.is_some(), is_read, "{json}");
+            assert_eq!(event.as_ref(), general(json.as_bytes()).as_ref().filter(|_| is_read), "{json}");
+        }
     }
 
     proptest! {
@@ -284,6 +440,8 @@ mod tests {
             damage in prop::collection::vec((any::<prop::sample::Index>(), prop::option::of(any::<u8>())), 0..3),
         ) {
             let mut json = USUAL[which].as_bytes().to_vec();
+            let mut scratch = super::Scratch::default();
+            read_after(&json, &mut scratch);
             for (place, byte) in damage {
                 let place = place.index(json.len());
                 match byte {
@@ -293,9 +451,21 @@ mod tests {
                     }
                 }
             }
-            if let Some(event) = read(&json) {
-                prop_assert_eq!(Some(event), general(&json));
+            let after = read_after(&json, &mut scratch);
+            prop_assert_eq!(&after, &read(&json), "what came before makes no difference");
+            if after.is_some() {
+                prop_assert_eq!(after, general(&json));
             }
+        }
+
+        /// Whatever stands before, behind and around it, in blocks, words and what is shorter: the first end is found.
+        #[test]
+        fn what_means_itself_ends_with_the_first_quote_backslash_or_control_character(
+            bytes in prop::collection::vec(prop_oneof![8 => 0x21..=0xff_u8, 1 => any::<u8>()], 0..100),
+        ) {
+            let ends = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < 0x20;
+            let length = bytes.iter().position(ends).unwrap_or(bytes.len());
+            prop_assert_eq!((plain_length(&bytes), plain_length_in_words(&bytes)), (length, length));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Open, content, close, and who owns what (patterns/streaming; events/subagents, "Ownership").
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::ops::Range;
 
 use crate::event::EventType;
+use crate::places::Places;
 use crate::violation::{Rule, Violation};
 
 /// Who an item belongs to: a subagent invocation, or the parent agent.
@@ -12,7 +12,8 @@ pub(crate) type Owner = Option<String>;
 /// One item that a run has seen.
 #[derive(Debug)]
 struct Item {
-    id: Arc<str>,
+    /// Where its id is among [`Items::ids`].
+    id: Range<usize>,
     owner: Owner,
     open: bool,
 }
@@ -22,7 +23,9 @@ struct Item {
 #[derive(Debug, Default)]
 pub(crate) struct Items {
     items: Vec<Item>,
-    by_id: HashMap<Arc<str>, usize>,
+    /// The ids of all, one behind the other, so that an item costs no allocation of its own.
+    ids: String,
+    by_id: Places,
     /// The item of the last event. A stream extends one item many times in a row, and comparing an id is cheaper than
     /// hashing it.
     last: usize,
@@ -43,7 +46,10 @@ impl Items {
     /// Puts on record who owns the item, whatever was on record before.
     pub(crate) fn set_owner(&mut self, id: &str, owner: Owner) {
         match self.find(id) {
-            Some(place) => self.items[place].owner = owner,
+            Some(place) => {
+                self.items[place].owner = owner;
+                self.last = place;
+            }
             None => {
                 self.add(id, owner);
             }
@@ -53,20 +59,41 @@ impl Items {
     /// The ids of the items that are open, in no order.
     pub(crate) fn open_ids(&self) -> impl Iterator<Item = &str> {
         let any = if self.open == 0 { &[] } else { &self.items[..] };
-        any.iter().filter(|item| item.open).map(|item| &*item.id)
+        any.iter().filter(|item| item.open).map(|item| self.id_of(item))
+    }
+
+    /// Continues an item, or closes it, if it is evidently open and the tag names its owner or nobody; else nothing
+    /// happens, and `false` is told.
+    pub(crate) fn goes_on(&mut self, id: &str, tag: Option<&str>, closes: bool) -> bool {
+        let Some(place) = self.find(id) else { return false };
+        let item = &mut self.items[place];
+        if !item.open || (tag.is_some() && tag != item.owner.as_deref()) {
+            return false;
+        }
+        self.last = place;
+        if closes {
+            item.open = false;
+            self.open -= 1;
+        }
+        true
+    }
+
+    fn id_of(&self, item: &Item) -> &str {
+        &self.ids[item.id.clone()]
     }
 
     fn find(&self, id: &str) -> Option<usize> {
-        match self.items.get(self.last) {
-            Some(item) if &*item.id == id => Some(self.last),
-            _ => self.by_id.get(id).copied(),
-        }
+        // What is restated is restated in order, so the next one is as likely.
+        let is_at = |place: usize| self.items.get(place).is_some_and(|item| self.id_of(item) == id);
+        [self.last, self.last + 1].into_iter().find(|&place| is_at(place)).or_else(|| self.by_id.find(id, is_at))
     }
 
+    /// Puts an item on record that is not there yet.
     fn add(&mut self, id: &str, owner: Owner) -> usize {
-        let (id, place) = (Arc::<str>::from(id), self.items.len());
-        self.by_id.insert(id.clone(), place);
-        self.items.push(Item { id, owner, open: false });
+        let (start, place) = (self.ids.len(), self.items.len());
+        self.ids.push_str(id);
+        self.by_id.add(id, place);
+        self.items.push(Item { id: start..self.ids.len(), owner, open: false });
         place
     }
 }

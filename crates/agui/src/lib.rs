@@ -5,7 +5,7 @@
 //! - [`proto`]: reading and writing the binary form, one protobuf message a frame;
 //! - [`Consumer`]: what a client makes of a stream — decoding, retired shapes, [`Middleware`], enforcement, chunk
 //!   expansion and verification, in the order of basic/processing;
-//! - [`Reducer`]: the messages and the state that a client holds;
+//! - [`Reducer`]: the messages and the state that a client holds; [`Consumer::reduce`] is the short way to them;
 //! - [`Outgoing`]: what a client sends, checked and translated before it is sent; [`Pending`]: what a thread waits for once
 //!   a run has ended;
 //! - [`check`]: all of it over a recorded stream, as a report;
@@ -16,6 +16,7 @@
 //!
 //! Section names such as "events/lifecycle" are pages of the AG-UI 1.0 specification.
 
+mod any_value;
 mod capabilities;
 mod check;
 mod chunks;
@@ -35,8 +36,10 @@ mod middleware;
 mod object;
 mod outcome;
 mod outgoing;
+mod part;
 mod patch;
 mod pending;
+mod places;
 pub mod producer;
 pub mod proto;
 mod reducer;

@@ -1,5 +1,7 @@
 //! The messages of a conversation, and the parts they are made of.
 
+pub(crate) mod reading;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -31,6 +33,11 @@ impl TextMessageRole {
             Self::User => "user",
         }
     }
+
+    /// The role of that name on the wire.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        [Self::Assistant, Self::User, Self::Developer, Self::System].into_iter().find(|role| role.as_str() == name)
+    }
 }
 
 /// The one role of a reasoning message.
@@ -52,7 +59,7 @@ pub enum ToolRole {
 }
 
 /// Any message of a conversation, told apart by its role.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum Message {
     /// Instructions from the application's developer.
@@ -363,7 +370,7 @@ object! {
 }
 
 /// What a user sent or a tool returned: plain text, or an ordered list of parts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Content {
     /// Plain text.

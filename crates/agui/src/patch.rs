@@ -1,12 +1,15 @@
 //! JSON Patch documents (RFC 6902) as the protocol carries them (patterns/snapshots).
 
 mod application;
+mod direct;
 
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
 use crate::enforce::{Survival, enforce_kind, is_json_pointer};
 use crate::schema;
+
+pub(crate) use direct::{Operation, operations as state_delta};
 
 /// Reads a list of well-formed operations, keeping the members that they do not define.
 pub(crate) fn operations<'de, D>(deserializer: D) -> Result<Vec<Value>, D::Error>
@@ -57,6 +60,11 @@ fn is_usual(operation: &Value) -> bool {
 /// Which operation does not apply, and why.
 pub(crate) fn apply(document: &mut Value, operations: Vec<Value>) -> Result<(), String> {
     application::apply(document, operations)
+}
+
+/// As [`apply`], for operations that were read as such.
+pub(crate) fn apply_directly(document: &mut Value, operations: Vec<Operation<'_>>) -> Result<(), String> {
+    application::apply_directly(document, operations)
 }
 
 /// Whether an operation replaces or removes the whole document, after which an object may be none any more.

@@ -14,6 +14,7 @@ use crate::message::{
     SystemMessage, TextMessageRole, ToolCall, ToolMessage, UserMessage,
 };
 use crate::outcome::{Interrupt, RunFinishedOutcome};
+use crate::part::ItemKind;
 use crate::patch;
 use crate::warning::{Warning, WarningRule};
 
@@ -70,6 +71,24 @@ impl Reducer {
         Some(Warning { rule, message, event: index, path: None })
     }
 
+    /// Applies what continues an item, or with no `delta` closes it: as [`Reducer::apply`] does with the event that says no
+    /// more than this.
+    pub(crate) fn extend(&mut self, kind: ItemKind, id: &str, delta: Option<&str>, index: usize) -> Option<Warning> {
+        let result = match (kind, delta) {
+            (ItemKind::ToolCall, delta) => self.tool_call_delta(id, delta.unwrap_or_default(), None),
+            (ItemKind::Text | ItemKind::Reasoning, Some(delta)) => self.text_delta(id, delta, None),
+            (ItemKind::Text | ItemKind::Reasoning, None) => self.text_metadata(id, None),
+        };
+        let (rule, message) = result.err()?;
+        Some(Warning { rule, message, event: index, path: None })
+    }
+
+    /// Changes the state, as [`Reducer::apply`] does with the event that says no more than this.
+    pub(crate) fn patch_state(&mut self, operations: Vec<patch::Operation<'_>>, index: usize) -> Option<Warning> {
+        let (rule, message) = patch::apply_directly(&mut self.state, operations).map_err(state_kept).err()?;
+        Some(Warning { rule, message, event: index, path: None })
+    }
+
     fn apply_any(&mut self, event: Event) -> Result<(), (WarningRule, String)> {
         match event {
             Event::TextMessageContent(content) => {
@@ -93,9 +112,7 @@ impl Reducer {
                 self.state = snapshot.snapshot;
                 Ok(())
             }
-            Event::StateDelta(delta) => patch::apply(&mut self.state, delta.delta).map_err(|reason| {
-                (WarningRule::PatchNotApplied, format!("Failed to apply state patch, and kept the state: {reason}"))
-            }),
+            Event::StateDelta(delta) => patch::apply(&mut self.state, delta.delta).map_err(state_kept),
             Event::MessagesSnapshot(snapshot) => {
                 self.reconcile(snapshot.messages);
                 Ok(())
@@ -308,6 +325,8 @@ impl Reducer {
     /// keep their place, new ones come after, and the others go, except for activities and reasoning that the producer
     /// does not track.
     fn reconcile(&mut self, snapshot: Vec<Message>) {
+        // The usual snapshot restates all that is held in the order in which it is held, and is the outcome as it is.
+        let Err(snapshot) = self.conversation.restate(snapshot) else { return };
         let tracks_activities = snapshot.iter().any(|message| matches!(message, Message::Activity(_)));
         let tracks_reasoning = snapshot.iter().any(|message| matches!(message, Message::Reasoning(_)));
         let held = std::mem::take(&mut self.conversation).into_messages();
@@ -321,7 +340,7 @@ impl Reducer {
                 }
             }
         }
-        // The usual snapshot restates all that is held in the order in which it is held, and is the outcome as it is.
+        // So is one that restates some of it twice.
         let same = |(place, message): (Place, &Message)| restated.message(place).id() == message.id();
         if held.len() <= restated.len() && held.iter().enumerate().all(same) {
             self.conversation = restated;
@@ -330,7 +349,8 @@ impl Reducer {
         let mut messages = Vec::with_capacity(held.len().max(restated.len()));
         let (mut restated, places) = restated.into_places();
         for message in held {
-            if let Some(restatement) = places.get(message.id()).and_then(|&place| restated[place].take()) {
+            let is_at = |place: Place| restated[place].as_ref().is_some_and(|other| other.id() == message.id());
+            if let Some(restatement) = places.find(message.id(), is_at).and_then(|place| restated[place].take()) {
                 messages.push(restatement);
             } else if match message {
                 Message::Activity(_) => !tracks_activities,
@@ -429,6 +449,10 @@ impl Reducer {
             }
         }
     }
+}
+
+fn state_kept(reason: String) -> (WarningRule, String) {
+    (WarningRule::PatchNotApplied, format!("Failed to apply state patch, and kept the state: {reason}"))
 }
 
 /// Merges metadata key by key, the last write winning, never into a value (basic/metadata, "Merging").

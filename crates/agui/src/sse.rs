@@ -71,7 +71,10 @@ pub struct SseDecoder {
     /// Whether a LF that comes next belongs to a CR that already ended its line.
     after_cr: bool,
     first_line: bool,
+    /// The data, from `data_start`.
     data: String,
+    /// Behind the field's name, when the line was taken over as it was read.
+    data_start: usize,
     has_data: bool,
     /// Whether any field of the current event was read.
     in_event: bool,
@@ -94,6 +97,7 @@ impl SseDecoder {
             after_cr: false,
             first_line: true,
             data: String::new(),
+            data_start: 0,
             has_data: false,
             in_event: false,
             event: None,
@@ -146,6 +150,7 @@ impl SseDecoder {
     fn begin_event(&mut self) {
         if std::mem::take(&mut self.dispatched) {
             self.data.clear();
+            self.data_start = 0;
             self.has_data = false;
             self.event = None;
             self.retry = None;
@@ -214,7 +219,7 @@ impl<'a> SseEvents<'a> {
         Some(Ok(SseEventRef {
             id: decoder.last_id.as_deref(),
             event: decoder.event.as_deref(),
-            data: self.line.unwrap_or(&decoder.data),
+            data: self.line.unwrap_or(&decoder.data[decoder.data_start..]),
             retry: decoder.retry,
         }))
     }
@@ -223,7 +228,7 @@ impl<'a> SseEvents<'a> {
     fn read_line(&mut self) -> Result<Line, SseError> {
         let end = memchr::memchr2(b'\n', b'\r', self.bytes);
         let piece = &self.bytes[..end.unwrap_or(self.bytes.len())];
-        let held = self.line.map_or(self.decoder.data.len(), str::len);
+        let held = self.line.map_or(self.decoder.data.len() - self.decoder.data_start, str::len);
         if self.decoder.line.len() + held + piece.len() > self.decoder.limit {
             return Err(SseError::TooLarge { limit: self.decoder.limit });
         }
@@ -239,11 +244,28 @@ impl<'a> SseEvents<'a> {
         }
         let mut line = std::mem::take(&mut self.decoder.line);
         line.extend_from_slice(piece);
+        if line.starts_with(b"data:") && !self.decoder.has_data && !self.decoder.first_line {
+            return self.take_line_over(line);
+        }
         let read = self.end_line(&line, |_| None);
         // The buffer is kept for the next line, so that a stream costs one allocation and not one a line.
         line.clear();
         self.decoder.line = line;
         read
+    }
+
+    /// Makes a whole line the data of the event, which has none yet, without copying it.
+    fn take_line_over(&mut self, line: Vec<u8>) -> Result<Line, SseError> {
+        let line = String::from_utf8(line)
+            .map_err(|error| SseError::NotUtf8 { position: error.utf8_error().valid_up_to() })?;
+        let decoder = &mut *self.decoder;
+        decoder.data_start = if line.starts_with("data: ") { "data: ".len() } else { "data:".len() };
+        // The buffers change places, so that a stream costs two allocations and not two a line.
+        decoder.line = std::mem::replace(&mut decoder.data, line).into_bytes();
+        decoder.line.clear();
+        decoder.has_data = true;
+        decoder.in_event = true;
+        Ok(Line::Read)
     }
 
     /// Takes a whole line. `lasting` gives its data for as long as the bytes live, when it is of them.

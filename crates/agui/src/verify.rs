@@ -3,7 +3,7 @@
 //! The rules are those of events/lifecycle, patterns/streaming, events/reasoning and events/subagents. Every event costs
 //! a constant number of look-ups, however long the stream and however much is open.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use crate::ending::{Ending, RunEnding, RunRecord, Truncation};
 use crate::event::{Event, EventType};
@@ -11,6 +11,7 @@ use crate::events::{ReasoningEncryptedValueSubtype, RunFinished, RunStarted, Sub
 use crate::items::{Items, Owner, REASONING, SPAN, TEXT, TOOL_CALL, agrees, close, continues, named, open};
 use crate::message::Message;
 use crate::outcome::RunFinishedOutcome;
+use crate::part::ItemKind;
 use crate::violation::{Rule, Violation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,30 @@ impl Verifier {
         let result = self.judge(event);
         self.index += 1;
         result
+    }
+
+    /// Takes an event that continues or closes an item, if it evidently may; else nothing happens, and `false` is told:
+    /// [`Verifier::push`] judges it then.
+    pub(crate) fn goes_on(&mut self, kind: ItemKind, id: &str, tag: Option<&str>, closes: bool) -> bool {
+        if self.phase != Phase::Active || tag.is_some_and(|tag| !self.attributed.contains(tag)) {
+            return false;
+        }
+        let items = match kind {
+            ItemKind::Text => &mut self.texts,
+            ItemKind::ToolCall => &mut self.tool_calls,
+            ItemKind::Reasoning => &mut self.reasoning,
+        };
+        let may = items.goes_on(id, tag, closes);
+        self.index += usize::from(may);
+        may
+    }
+
+    /// Takes an event that is right wherever a run is open, and changes nothing here; else nothing happens, and `false` is
+    /// told.
+    pub(crate) fn pass_within_run(&mut self) -> bool {
+        let may = self.phase == Phase::Active;
+        self.index += usize::from(may);
+        may
     }
 
     /// What the stream has come to, if no more events follow.

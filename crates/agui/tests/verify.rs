@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use runwire_agui::{
-    Consumer, ConsumerOptions, Ending, Event, Rule, RunAgentInput, RunEnding, StreamEnd, Truncation, Verifier,
+    Consumer, ConsumerOptions, Ending, Event, Reducer, Rule, RunAgentInput, RunEnding, StreamEnd, Truncation, Verifier,
 };
 use serde_json::{Value, json};
 
@@ -32,13 +32,20 @@ fn run(text: &str) -> String {
 
 fn consume(stream: &str) -> (Option<(Rule, usize, String)>, StreamEnd) {
     let mut consumer = Consumer::default();
+    // The short way to what a client holds judges no otherwise.
+    let (mut reducing, mut reducer) = (Consumer::default(), Reducer::new());
     let mut rejected = None;
     for event in events(stream) {
-        if let Err(error) = consumer.push_value(event) {
-            rejected.get_or_insert((error.violation.rule, error.violation.event, error.violation.message));
+        let reduced = reducing.reduce(&event.to_string(), &mut reducer).map_err(|error| error.violation);
+        let pushed = consumer.push_value(event).map(|_| ()).map_err(|error| error.violation);
+        assert_eq!(reduced, pushed, "{stream}");
+        if let Err(violation) = pushed {
+            rejected.get_or_insert((violation.rule, violation.event, violation.message));
         }
     }
-    (rejected, consumer.finish())
+    let end = consumer.finish();
+    assert_eq!(reducing.finish(), end, "{stream}");
+    (rejected, end)
 }
 
 /// Streams that break a rule: the rule, the event that breaks it, a word that its message must name, the stream.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening};
-use runwire_engine::{Agent, Driver, Exchange, RunWriter, Starting, WriteError};
+use runwire_engine::{Agent, AgentPolicy, Driver, Exchange, RunWriter, Starting, WriteError};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,13 @@ pub const WORDS: &str = "and so the answer is near, ";
 
 /// An agent with this driver and the id `bench`.
 pub fn agent(driver: impl Driver) -> Agent {
-    Agent { id: "bench".to_owned(), revision: None, description: None, driver: Arc::new(driver) }
+    Agent {
+        id: "bench".to_owned(),
+        revision: None,
+        description: None,
+        driver: Arc::new(driver),
+        policy: AgentPolicy::default(),
+    }
 }
 
 /// Waits until a benchmark lets its agents go.

@@ -40,6 +40,9 @@ pub struct ConsumeArgs {
     /// Measure this recording, a file of Server-Sent Events, in place of the generated streams.
     #[arg(long)]
     recording: Option<std::path::PathBuf>,
+    /// Measure only the streams that have this in their name.
+    #[arg(long)]
+    only: Option<String>,
     /// Give a peer that is another program this many seconds for one stream; what takes longer is left out, and said.
     #[arg(long, default_value_t = 60)]
     patience: u64,
@@ -62,7 +65,8 @@ struct Held {
 /// When a stream is not consumed, or two clients do not come to the same.
 pub fn round(args: &ConsumeArgs, folder: &Path, report: &mut Report) -> anyhow::Result<()> {
     let mut per_event = Vec::new();
-    for stream in streams(args)? {
+    let wanted = |stream: &Stream| args.only.as_ref().is_none_or(|only| stream.name.contains(only));
+    for stream in streams(args)?.into_iter().filter(wanted) {
         let (ours, held) = take_turns(&stream, report)?;
         let events = stream.events.len();
         report.add(&stream.name, OURS, ours * 1e9 / events as f64);
@@ -177,16 +181,11 @@ fn consume(stream: &Stream) -> anyhow::Result<Reducer> {
     for piece in stream.sse.chunks(PIECE) {
         let mut events = decoder.read(piece);
         while let Some(event) = events.next() {
-            let index = consumer.event_count();
-            for event in consumer.push_json(event?.data.as_bytes())? {
-                if let Some(warning) = reducer.apply(event, index) {
-                    bail!("event {index} of {}: {}", stream.name, warning.message);
-                }
-            }
+            consumer.reduce(event?.data, &mut reducer)?;
         }
     }
     if let Some(warning) = consumer.take_warnings().first() {
-        bail!("{}: {}", stream.name, warning.message);
+        bail!("event {} of {}: {}", warning.event, stream.name, warning.message);
     }
     match consumer.finish() {
         StreamEnd::Completed { .. } => {}

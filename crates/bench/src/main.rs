@@ -22,6 +22,7 @@ mod peer;
 mod read;
 mod replay;
 mod report;
+mod runs;
 mod runwire;
 mod serve;
 mod socket;
@@ -75,6 +76,8 @@ enum Command {
     Million(million::MillionArgs),
     /// Tail, fan-out, resume and append, against what applications stream through today.
     Today(today::TodayArgs),
+    /// Short runs from their creation to their end, and runs that wait: what the engine costs beside the store.
+    Runs(runs::RunsArgs),
     /// All of these, one after the other.
     All,
     /// A server, for the benchmarks themselves.
@@ -83,6 +86,9 @@ enum Command {
     /// A crowd of readers, for the benchmarks themselves.
     #[command(hide = true)]
     Read(read::ReadArgs),
+    /// A part of `runs`, for the benchmarks themselves.
+    #[command(hide = true)]
+    RunsPart(runs::PartArgs),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -91,6 +97,7 @@ fn main() -> anyhow::Result<()> {
     let benchmarks = match command {
         Command::Serve(args) => return serve::main(args),
         Command::Read(args) => return read::main(&args),
+        Command::RunsPart(args) => return runs::main(&args),
         Command::All => vec![
             Command::Append(defaults()?),
             Command::Latency(defaults()?),
@@ -101,6 +108,7 @@ fn main() -> anyhow::Result<()> {
             Command::Idle(defaults()?),
             Command::Million(defaults()?),
             Command::Today(defaults()?),
+            Command::Runs(defaults()?),
         ],
         one => vec![one],
     };
@@ -140,7 +148,10 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
         Command::Idle(_) => Report::new("idle", "what idle readers cost, against a bare axum server"),
         Command::Million(_) => Report::new("million", "a run of a million frames from its start to its end"),
         Command::Today(_) => Report::new("today", "the same work, against what applications stream through today"),
-        Command::All | Command::Serve(_) | Command::Read(_) => anyhow::bail!("this is no benchmark by itself"),
+        Command::Runs(_) => Report::new("runs", "what the engine costs, against the store alone"),
+        Command::All | Command::Serve(_) | Command::Read(_) | Command::RunsPart(_) => {
+            anyhow::bail!("this is no benchmark by itself")
+        }
     };
     for _ in 0..rounds {
         let (before, started) = (machine::Usage::now()?, Instant::now());
@@ -154,7 +165,8 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
             Command::Idle(args) => idle::round(args, folder, &mut report)?,
             Command::Million(args) => million::round(args, folder, &mut report)?,
             Command::Today(args) => today::round(args, folder, &mut report)?,
-            Command::All | Command::Serve(_) | Command::Read(_) => {}
+            Command::Runs(args) => runs::round(args, folder, &mut report)?,
+            Command::All | Command::Serve(_) | Command::Read(_) | Command::RunsPart(_) => {}
         }
         let seconds = started.elapsed().as_secs_f64();
         let others = machine::Usage::now()?.others_since(before, seconds);

@@ -48,10 +48,10 @@ pub struct TodayArgs {
 const PACE: Duration = Duration::from_millis(40);
 const TAIL_PACE: Duration = Duration::from_millis(6);
 
-/// Measures one round into the report. A peer that is not set up is said on stderr and in the report.
+/// Measures one round into the report. A peer that is not set up, or fails, is said on stderr and in the report.
 ///
 /// # Errors
-/// When a process fails or a reader lost something.
+/// When a process of Runwire fails or one of its readers lost something.
 pub fn round(args: &TodayArgs, folder: &Path, report: &mut Report) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ours = runwire(args, folder, &runtime).context("Runwire's own side")?;
@@ -64,7 +64,16 @@ pub fn round(args: &TodayArgs, folder: &Path, report: &mut Report) -> anyhow::Re
             report.note(lacking);
             continue;
         }
-        let theirs = contender(args, folder, &runtime, kind).with_context(|| format!("the peer {name}"))?;
+        let theirs = match contender(args, folder, &runtime, kind) {
+            Ok(theirs) => theirs,
+            // What a peer refuses is its own affair, and keeps no other from being measured.
+            Err(error) => {
+                let failed = format!("PEER FAILED: {name}, which is not measured in this round: {error:#}");
+                eprintln!("runwire-bench: {failed}");
+                report.note(failed);
+                continue;
+            }
+        };
         add(report, name, args, &theirs);
         report.ratio(&format!("records delivered a CPU second, Runwire to {name}"), theirs.cpu / ours.cpu);
         if let (Some(ours), Some(theirs)) = (&ours.kept, &theirs.kept) {

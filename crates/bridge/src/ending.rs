@@ -17,7 +17,7 @@ use crate::usage::{ATTEMPT_USAGE, EXCHANGE_USAGE, add_all, summed};
 pub struct Completion {
     /// Usage that no segment carried, such as what an upstream agent reports for the whole run.
     pub usage: Vec<Usage>,
-    /// What it cost, when prices are configured.
+    /// What it cost, when the agent itself knows. Otherwise the [prices](crate::Pricing) that the recorder has decide.
     pub cost: Option<Cost>,
     /// What AG-UI says beyond the frame: the result, pending tool calls.
     pub agui: Agui,
@@ -112,8 +112,7 @@ impl Recorder {
     /// A run that is being stopped is not tried again: it ends `cancelled`, and the state says that it
     /// [ended](LogState::ended).
     pub fn retry(mut self, now: Timestamp, mut failure: Failure) -> (Recorded, LogState) {
-        let between_attempts = self.state.status == RunStatus::Retrying && !self.state.in_attempt;
-        if !between_attempts && !self.finish_ended(now) && !self.end_stopping(now, &failure.usage) {
+        if !self.state.between_attempts() && !self.finish_ended(now) && !self.end_stopping(now, &failure.usage) {
             // There is no run.end to count it in, and the log must not forget it until there is.
             if !failure.usage.is_empty() {
                 insert_usage(&mut failure.agui, ATTEMPT_USAGE, &failure.usage);
@@ -157,8 +156,7 @@ impl Recorder {
 
     /// Between two attempts there is nothing that could complete or fail, so the one that is due has to begin first.
     fn begin_due_attempt(&mut self, now: Timestamp) {
-        if self.state.status == RunStatus::Retrying
-            && !self.state.in_attempt
+        if self.state.between_attempts()
             && let Some(start) = self.state.start.clone()
         {
             let attempt = self.state.attempt + 1;
@@ -228,9 +226,11 @@ impl Recorder {
         let started = self.state.started_at.unwrap_or(now);
         let duration = self.clamp(now).unix_millis() - started.unix_millis();
         let (failure_class, failure_detail) = failure.unzip();
+        let usage = summed(&whole);
+        let cost = cost.or_else(|| self.pricing.as_ref().zip(usage.as_ref()).and_then(|(p, usage)| p.total(usage)));
         let end = RunEnd {
             status,
-            usage: summed(&whole),
+            usage,
             cost,
             duration_ms: Some(duration.max(0).unsigned_abs()),
             failure_class,

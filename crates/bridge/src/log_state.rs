@@ -12,7 +12,7 @@ use runwire_frame::{
 };
 use serde_json::{Map, Value};
 
-use crate::usage::{ATTEMPT_USAGE, EXCHANGE_USAGE, account, add_all};
+use crate::usage::{ATTEMPT_USAGE, EXCHANGE_USAGE, account, add_all, summed};
 
 /// Under `agui` of a tool's `segment.start`: which call it is.
 pub(crate) const TOOL_CALL_ID: &str = "toolCallId";
@@ -71,10 +71,29 @@ pub struct LogState {
     pub(crate) earlier_usage: UsageLedger,
     /// What the segments of the current exchange used, over all of its attempts.
     pub(crate) exchange_usage: UsageLedger,
+    /// How many model calls the run has opened, over all of its attempts and exchanges.
+    pub(crate) model_calls: u64,
+    /// How long it was executed before `running_since`, in milliseconds.
+    pub(crate) executed_ms: u64,
+    /// Since when it is executed: not while it waits for an answer or for its next attempt.
+    pub(crate) running_since: Option<Timestamp>,
     pub(crate) suspend_kind: Option<SuspendKind>,
     /// Code and message of the last `error` frame.
     pub(crate) last_error: Option<(String, String)>,
     pub(crate) ended: bool,
+}
+
+/// A tool call that waits for its result, as the log recorded it: never as a client tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingCall {
+    /// The call.
+    pub tool_call_id: String,
+    /// The tool.
+    pub tool_slug: String,
+    /// The arguments as far as they were written: JSON, when they are complete.
+    pub arguments: String,
+    /// Whether they are complete.
+    pub arguments_complete: bool,
 }
 
 /// A frame cannot follow the log so far.
@@ -134,6 +153,9 @@ impl LogState {
             call_places: HashMap::new(),
             earlier_usage: UsageLedger::default(),
             exchange_usage: UsageLedger::default(),
+            model_calls: 0,
+            executed_ms: 0,
+            running_since: None,
             suspend_kind: None,
             last_error: None,
             ended: false,
@@ -153,6 +175,11 @@ impl LogState {
     /// The current attempt; 0 before the first.
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// Whether an attempt has failed, another is to follow, and has not begun.
+    pub fn between_attempts(&self) -> bool {
+        self.status == RunStatus::Retrying && !self.in_attempt
     }
 
     /// Whether the log has its `run.end`.
@@ -180,6 +207,35 @@ impl LogState {
         self.calls.iter().filter(|call| !call.answered).map(|call| call.id.as_str())
     }
 
+    /// How many model calls the run has opened, over all of its attempts and exchanges.
+    pub fn model_calls(&self) -> u64 {
+        self.model_calls
+    }
+
+    /// What the run has used so far, one entry per provider and model, over all of its attempts and exchanges.
+    pub fn usage(&self) -> Vec<Usage> {
+        let mut whole = self.earlier_usage.clone();
+        add_all(&mut whole, &summed(&self.exchange_usage).unwrap_or_default());
+        summed(&whole).unwrap_or_default()
+    }
+
+    /// How long the run has been executed by `now`, in milliseconds: without the time in which it waited for an answer or
+    /// for its next attempt.
+    pub fn executed_ms(&self, now: Timestamp) -> u64 {
+        self.executed_ms + self.running_since.map_or(0, |since| since.millis_until(now))
+    }
+
+    /// The open tool calls without a result, as the log has them: what an approval is about.
+    pub fn waiting_calls(&self) -> impl Iterator<Item = WaitingCall> {
+        let unanswered = |segment: &OpenSegment| segment.tool.clone().filter(|tool| !tool.answered);
+        self.open.values().filter_map(unanswered).map(|tool| WaitingCall {
+            tool_call_id: tool.call_id,
+            tool_slug: tool.slug,
+            arguments: tool.arguments,
+            arguments_complete: tool.arguments_complete,
+        })
+    }
+
     /// Takes the next frame of the log.
     ///
     /// # Errors
@@ -197,6 +253,10 @@ impl LogState {
             }
             Data::RunStatus(change) => {
                 self.status = change.status;
+                if let Some(since) = self.running_since.take() {
+                    self.executed_ms += since.millis_until(frame.ts);
+                }
+                self.running_since = (change.status == RunStatus::Running).then_some(frame.ts);
                 self.in_attempt &= change.status != RunStatus::Retrying;
             }
             Data::RunEnd(_) => self.ended = true,
@@ -205,6 +265,7 @@ impl LogState {
             Data::SegmentStart(start) => {
                 let (number, id) = segment_number(frame)?;
                 self.last_segment = self.last_segment.max(number);
+                self.model_calls += u64::from(start.kind == SegmentKind::Model);
                 let tool = tool_state(frame, start)?;
                 let agent = match start.kind {
                     SegmentKind::Agent => Some(id.clone()),

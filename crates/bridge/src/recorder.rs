@@ -15,8 +15,9 @@
 use std::sync::Arc;
 
 use runwire_frame::{
-    Data, ErrorCode, ErrorData, Frame, Notice, NoticeLevel, Resume, RunStart, RunStatus, RunStatusChange, SegmentEnd,
-    SegmentId, SegmentKind, SegmentStart, SuspendKind, TextDelta, ThinkingDelta, Timestamp, ToolCall, ToolResult,
+    Cost, Data, ErrorCode, ErrorData, Frame, Notice, NoticeLevel, Resume, RunStart, RunStatus, RunStatusChange,
+    SegmentEnd, SegmentId, SegmentKind, SegmentStart, SuspendKind, TextDelta, ThinkingDelta, Timestamp, ToolCall,
+    ToolResult, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -44,18 +45,28 @@ impl Recorded {
     }
 }
 
+/// What tokens cost.
+pub trait Pricing: std::fmt::Debug + Send + Sync {
+    /// What this usage of one model costs; `None` when that is not known.
+    fn cost(&self, usage: &Usage) -> Option<Cost>;
+
+    /// What these cost together; `None` when one of them is not known or they are not in one currency.
+    fn total(&self, usage: &[Usage]) -> Option<Cost>;
+}
+
 /// Writes one run's log. Sans-I/O: time comes in, frames come out through [`Recorder::take`].
 #[derive(Debug)]
 pub struct Recorder {
     pub(crate) state: LogState,
     pending: Option<PendingDelta>,
     pub(crate) out: Recorded,
+    pub(crate) pricing: Option<Arc<dyn Pricing>>,
 }
 
 impl Recorder {
     /// Begins an attempt: `run.start`, then `run.status` → `running`. The only way to begin one.
     pub fn start(state: LogState, now: Timestamp, start: RunStart) -> Recorder {
-        let mut recorder = Recorder { state, pending: None, out: Recorded::default() };
+        let mut recorder = Recorder { state, pending: None, out: Recorded::default(), pricing: None };
         let attempt = recorder.state.attempt + 1;
         recorder.emit(now, None, Data::RunStart(RunStart { attempt, ..start }));
         recorder.transition(now, RunStatus::Running);
@@ -65,7 +76,7 @@ impl Recorder {
     /// Goes on with a suspended run: `resume`, then `run.status` → `running`.
     pub fn resume(state: LogState, now: Timestamp, resolved_by: Option<String>, agui: Agui) -> Recorder {
         let kind = state.suspend_kind.unwrap_or(SuspendKind::Input);
-        let mut recorder = Recorder { state, pending: None, out: Recorded::default() };
+        let mut recorder = Recorder { state, pending: None, out: Recorded::default(), pricing: None };
         recorder.emit(now, None, Data::Resume(Resume { kind, resolved_by, extra: extra(agui) }));
         recorder.transition(now, RunStatus::Running);
         recorder
@@ -75,7 +86,13 @@ impl Recorder {
     /// [`fail`](Self::fail), [`cancel`](Self::cancel) and [`retry`](Self::retry) makes a legal log of it, wherever it
     /// stopped after its first frame. What it had reached already stands, whatever is asked for now.
     pub fn recover(state: LogState) -> Recorder {
-        Recorder { state, pending: None, out: Recorded::default() }
+        Recorder { state, pending: None, out: Recorded::default(), pricing: None }
+    }
+
+    /// From here on every `segment.end` with usage, and the `run.end`, says what it costs.
+    #[must_use]
+    pub fn priced(self, pricing: Option<Arc<dyn Pricing>>) -> Recorder {
+        Recorder { pricing, ..self }
     }
 
     /// The state of the log, deltas that still wait not included.
@@ -280,11 +297,12 @@ impl Recorder {
         let Some(segment) = self.state.open.get(&number) else { return };
         let id = segment.id.clone();
         let duration = self.clamp(now).unix_millis() - segment.started_at.unix_millis();
+        let cost = self.pricing.as_ref().zip(ending.usage.as_ref()).and_then(|(pricing, usage)| pricing.cost(usage));
         let end = SegmentEnd {
             status: ending.status,
             duration_ms: Some(duration.max(0).unsigned_abs()),
             usage: ending.usage,
-            cost: None,
+            cost,
             finish_reason: ending.finish_reason,
             error: ending.error,
             extra: extra(ending.agui),

@@ -17,6 +17,17 @@ pub enum FollowError {
         /// What the server said about it.
         detail: String,
     },
+    /// The server did not get the first message of a WebSocket in time, again and again (WebSocket 4401). Whether the
+    /// token is good was never looked at.
+    #[error(
+        "the server did not get the first message of the WebSocket in time, {tries} times in a row: {detail}; is the line to it slow, does something on the way hold messages back, or is one of the two overloaded?"
+    )]
+    AuthLate {
+        /// How many connections in a row ended so.
+        tries: u32,
+        /// What the server said about it.
+        detail: String,
+    },
     /// There is no such run, or the token may not see it; the two cannot be told apart (HTTP 404, WebSocket 4404).
     #[error("there is no run `{run_id}` on this server, or the token may not see it")]
     RunNotFound {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{BoxStream, Stream, StreamExt as _, unfold};
-use runwire_frame::{Data, Frame, Incoming};
+use runwire_frame::{Data, ErrorCode, Frame, Incoming};
 
 use crate::cursor::{Arrival, Cursor};
 use crate::disconnect::Stop;
@@ -21,6 +21,10 @@ pub(crate) const IDLE: Duration = Duration::from_secs(45);
 
 /// Most bytes of one frame or event, unless told otherwise.
 pub(crate) const MAX_EVENT_BYTES: usize = 64 * 1024 * 1024;
+
+/// So many connections in a row may end because the first message came too late. It came late because a line or a machine is
+/// slow, which passes, or because something on the way lets no message through, which does not.
+const LATE_MAX: u32 = 10;
 
 /// What carries the frames. Both carry the same bytes (guarantee G3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +101,7 @@ impl Follow {
             transport: self.transport,
             cursor: Cursor::new(self.after),
             ended: false,
+            late: 0,
             max_event_bytes: self.max_event_bytes,
         };
         let reconnect = Reconnect::new(reading, self.backoff, self.idle);
@@ -186,6 +191,8 @@ struct FrameReading {
     cursor: Cursor,
     /// Whether `run.end` was delivered.
     ended: bool,
+    /// How many connections ended because the first message came too late, since the server last took one.
+    late: u32,
     max_event_bytes: usize,
 }
 
@@ -236,7 +243,11 @@ impl Reading for FrameReading {
         match arrived {
             Arrived::Item(body) => self.arrive(body),
             Arrived::Retry(floor) => Ok(Arrived::Retry(floor)),
-            Arrived::Alive => Ok(Arrived::Alive),
+            Arrived::Alive => {
+                // Over a WebSocket that is a ping, and those come only behind a first message that was taken.
+                self.late = 0;
+                Ok(Arrived::Alive)
+            }
         }
     }
 }
@@ -251,12 +262,26 @@ impl FrameReading {
         }
     }
 
+    /// Coming back helps against a first message that was late, but not for ever.
+    fn unless_always_late(&mut self, stop: Stop) -> Stop {
+        let Stop::Cut { reason: Disconnect::ConnectionError { code: ErrorCode::AuthFailed, message }, .. } = &stop
+        else {
+            return stop;
+        };
+        self.late += 1;
+        if self.late < LATE_MAX {
+            return stop;
+        }
+        FollowError::AuthLate { tries: self.late, detail: message.clone() }.into()
+    }
+
     /// Judges one received body.
     fn arrive(&mut self, body: Bytes) -> Result<Arrived<(Bytes, Frame)>, Stop> {
         let frame = match Incoming::decode(&body) {
             Ok(Incoming::Frame(frame)) => frame,
             Ok(Incoming::ConnectionError(error)) => {
-                return Err(crate::websocket::connection_error(&self.run_id, error));
+                let stop = crate::websocket::connection_error(&self.run_id, error);
+                return Err(self.unless_always_late(stop));
             }
             Err(source) => return Err(FollowError::BadFrame { after: self.cursor.at(), source }.into()),
         };
@@ -264,6 +289,7 @@ impl FrameReading {
             let (expected, got) = (self.run_id.clone(), frame.run_id.to_string());
             return Err(FollowError::WrongRun { expected, got, seq: frame.seq }.into());
         }
+        self.late = 0;
         match self.cursor.arrive(frame.seq) {
             Arrival::Next => {
                 self.ended = matches!(frame.data, Data::RunEnd(_));

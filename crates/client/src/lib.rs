@@ -50,5 +50,5 @@ pub use follow_agui::{AguiFollowed, AguiStream, FollowAgui};
 pub use follow_session::{FollowSession, SessionFollowed, SessionStream};
 pub use problem::Problem;
 pub use prune::{FoundRuns, PruneRuns, PrunedRun, PrunedRuns};
-pub use runs::{ApiError, CreateRun, RunFilter, RunPage, RunRecord};
+pub use runs::{Answer, ApiError, CreateRun, OpenInterrupt, RunFilter, RunPage, RunRecord, WaitsFor};
 pub use server::{Server, ServerUrlError};

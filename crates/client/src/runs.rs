@@ -178,6 +178,11 @@ impl RunRecord {
         self.members.get("attempt")?.as_u64()
     }
 
+    /// What it waits for, while it is suspended. Lists of runs do not tell.
+    pub fn waits_for(&self) -> Option<WaitsFor> {
+        serde_json::from_value(self.members.get("waits_for")?.clone()).ok()
+    }
+
     /// Every member of the record, as the server sent it.
     pub fn members(&self) -> &Map<String, Value> {
         &self.members
@@ -202,6 +207,68 @@ impl<'de> Deserialize<'de> for RunRecord {
         let Known { run_id, status, head } =
             Known::deserialize(&members).map_err(|e| D::Error::custom(format_args!("no run record: {e}")))?;
         Ok(RunRecord { run_id, status, head, members })
+    }
+}
+
+/// What a suspended run waits for.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct WaitsFor {
+    /// What to ask, for a person.
+    #[serde(default)]
+    pub prompt: Option<String>,
+    /// When waiting ends, RFC 3339 in UTC.
+    #[serde(default)]
+    pub deadline_at: Option<String>,
+    /// Each of these has to be answered or given up.
+    pub interrupts: Vec<OpenInterrupt>,
+}
+
+/// One thing that a suspended run asks.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct OpenInterrupt {
+    /// What an answer names.
+    pub interrupt_id: String,
+    /// Why the run stopped.
+    pub reason: String,
+    /// What to ask, for a person.
+    #[serde(default)]
+    pub message: Option<String>,
+    /// The tool call that it is about.
+    #[serde(default)]
+    pub tool_call_id: Option<String>,
+    /// The JSON Schema of the answer.
+    #[serde(default)]
+    pub response_schema: Option<Map<String, Value>>,
+}
+
+impl OpenInterrupt {
+    /// Whether an answer says yes or no by a boolean member `approved`, as far as its schema tells.
+    pub fn asks_for_approval(&self) -> bool {
+        let schema = self.response_schema.as_ref();
+        let approved = schema.and_then(|schema| schema.get("properties")?.get("approved")?.get("type"));
+        approved.is_some_and(|of| of == "boolean")
+    }
+}
+
+/// An answer to one interrupt of a suspended run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    interrupt_id: String,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Value>,
+}
+
+impl Answer {
+    /// Answered with this value, which has to fit the interrupt's schema.
+    pub fn resolved(interrupt_id: impl Into<String>, payload: Value) -> Answer {
+        let payload = Some(payload).filter(|payload| !payload.is_null());
+        Answer { interrupt_id: interrupt_id.into(), status: "resolved", payload }
+    }
+
+    /// Given up.
+    pub fn cancelled(interrupt_id: impl Into<String>) -> Answer {
+        Answer { interrupt_id: interrupt_id.into(), status: "cancelled", payload: None }
     }
 }
 
@@ -272,6 +339,16 @@ impl Server {
         let mut url = self.url(&["v2", "runs"]);
         filter.add_to(&mut url);
         ask(self.request(Method::GET, url.clone()), &url).await
+    }
+
+    /// Answers what a suspended run waits for: all of it. The run goes on; the same answers again change nothing.
+    ///
+    /// # Errors
+    /// [`ApiError`]; status 409 when it waits for nothing or was answered in another way, 422 when an answer is missing,
+    /// too late or does not fit its schema.
+    pub async fn resume(&self, run_id: &str, answers: &[Answer]) -> Result<RunRecord, ApiError> {
+        let url = self.url(&["v2", "runs", run_id, "resume"]);
+        ask(self.request(Method::POST, url.clone()).json(&serde_json::json!({ "answers": answers })), &url).await
     }
 
     /// Asks a run to stop. It answers at once; the run's log says when it has stopped.

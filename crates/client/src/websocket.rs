@@ -111,6 +111,10 @@ pub(crate) fn connection_error(run_id: &str, error: ErrorData) -> Stop {
         // travel as additional data keys of the same names, whatever the code.
         _ if number("oldest").is_some() => FollowError::Gone { run_id, oldest: number("oldest") }.into(),
         _ if number("head").is_some() => FollowError::PastHead { run_id, head: number("head") }.into(),
+        // The first message came too late, and nothing is said of the token.
+        code @ ErrorCode::AuthFailed if error.retryable => {
+            Disconnect::ConnectionError { code, message: error.message }.into()
+        }
         ErrorCode::AuthFailed | ErrorCode::MalformedFrame => FollowError::Unauthorized { detail: error.message }.into(),
         ErrorCode::RunNotFound => FollowError::RunNotFound { run_id }.into(),
         ErrorCode::ProtocolUnsupported => FollowError::ProtocolUnsupported { detail: error.message }.into(),

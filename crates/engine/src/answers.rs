@@ -3,12 +3,13 @@
 
 use std::collections::HashSet;
 
-use runwire_agui::{Interrupt, ResumeStatus, RunAgentInput};
+use runwire_agui::{Interrupt, ResumeEntry, ResumeStatus, RunAgentInput};
 use runwire_bridge::Recorder;
-use runwire_frame::{NoticeLevel, Suspend, Timestamp};
+use runwire_frame::{NoticeLevel, Resume, Suspend, Timestamp};
 use serde_json::{Map, Value};
 
-use crate::request::list;
+use crate::answer_schema::{Breach, breach};
+use crate::request::{CreateRunError, list};
 
 /// The interrupts that a suspended run waits for. Whatever has an id has to be answered, also when a driver wrote more
 /// into its contract than an interrupt has.
@@ -21,29 +22,78 @@ pub(crate) fn asked(suspend: &Suspend) -> Vec<Interrupt> {
     interrupts.into_iter().flatten().filter_map(read).collect()
 }
 
-/// One of these interrupts that the input resolves although it has expired. It can be given up, but not answered.
-pub(crate) fn expired<'a>(
-    interrupts: &'a [Interrupt],
-    input: &RunAgentInput,
+/// Refuses answers that these interrupts cannot be answered with: too few of them, too late, or not what was asked for.
+pub(crate) fn judge(
+    run_id: &str,
+    interrupts: &[Interrupt],
+    answers: &[ResumeEntry],
     now_unix_millis: i64,
-) -> Option<&'a Interrupt> {
-    let resolved = |interrupt: &&Interrupt| {
-        let mut entries = input.resume().iter();
-        entries.any(|entry| entry.interrupt_id == interrupt.id && entry.status == ResumeStatus::Resolved)
-    };
-    interrupts.iter().filter(resolved).find(|interrupt| interrupt.has_expired(now_unix_millis))
+) -> Result<(), CreateRunError> {
+    let run_id = run_id.to_owned();
+    let answer_to = |interrupt: &Interrupt| answers.iter().find(|entry| entry.interrupt_id == interrupt.id);
+    let unanswered = interrupts.iter().filter(|interrupt| answer_to(interrupt).is_none());
+    let missing: Vec<String> = unanswered.map(|interrupt| interrupt.id.clone()).collect();
+    if !missing.is_empty() {
+        return Err(CreateRunError::ResumeIncomplete { run_id, missing });
+    }
+    let resolved =
+        |interrupt: &&Interrupt| answer_to(interrupt).is_some_and(|entry| entry.status == ResumeStatus::Resolved);
+    // It can be given up, but not answered.
+    if let Some(late) = interrupts.iter().filter(resolved).find(|interrupt| interrupt.has_expired(now_unix_millis)) {
+        return Err(CreateRunError::AnswerTooLate {
+            run_id,
+            interrupt: late.id.clone(),
+            expires_at: late.expires_at.clone().unwrap_or_default(),
+        });
+    }
+    match breach(interrupts, answers) {
+        Some(Breach { interrupt, path, expected }) => {
+            Err(CreateRunError::AnswerBreaksSchema { run_id, interrupt, path, expected })
+        }
+        None => Ok(()),
+    }
 }
 
 /// The interrupt that more than one entry names.
-pub(crate) fn repeated(input: &RunAgentInput) -> Option<&str> {
+pub(crate) fn repeated(answers: &[ResumeEntry]) -> Option<&str> {
     let mut named = HashSet::new();
-    input.resume().iter().map(|entry| &*entry.interrupt_id).find(|id| !named.insert(*id))
+    answers.iter().map(|entry| &*entry.interrupt_id).find(|id| !named.insert(*id))
 }
 
-/// Those of these interrupts that the input does not answer.
-pub(crate) fn unanswered(open: &[String], input: &RunAgentInput) -> Vec<String> {
-    let answered: HashSet<&str> = input.resume().iter().map(|entry| &*entry.interrupt_id).collect();
-    open.iter().filter(|id| !answered.contains(id.as_str())).cloned().collect()
+/// Answers that a run went on with.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolved {
+    pub resolved_by: Option<String>,
+    /// The exchange that they began.
+    pub exchange_id: String,
+    pub entries: Vec<ResumeEntry>,
+}
+
+impl Resolved {
+    /// What a `resume` frame says, if it went on with answers.
+    pub(crate) fn of(resume: &Resume) -> Option<Resolved> {
+        let agui = resume.extra.get("agui")?;
+        let entries = agui.get("input")?.get("resume")?.clone();
+        let entries: Vec<ResumeEntry> = serde_json::from_value(entries).ok()?;
+        let exchange_id = agui.get("runId").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let resolved_by = resume.resolved_by.clone();
+        (!entries.is_empty()).then_some(Resolved { resolved_by, exchange_id, entries })
+    }
+
+    /// Whether these answers answer something that was answered by then.
+    pub(crate) fn concerns(&self, answers: &[ResumeEntry]) -> bool {
+        self.entries.iter().any(|entry| answers.iter().any(|answer| answer.interrupt_id == entry.interrupt_id))
+    }
+
+    /// Whether these are the answers. More of them were left out then as now.
+    pub(crate) fn is_by(&self, answers: &[ResumeEntry]) -> bool {
+        self.entries.iter().all(|entry| {
+            answers.iter().any(|answer| {
+                (&answer.interrupt_id, answer.status, &answer.payload)
+                    == (&entry.interrupt_id, entry.status, &entry.payload)
+            })
+        })
+    }
 }
 
 /// The interrupts that an input's `resume` named although nothing waits for them. Their entries were taken out of it.

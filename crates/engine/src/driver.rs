@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use runwire_agui::{AgentCapabilities, Interrupt, Message, RunAgentInput, RunStarted};
-use runwire_bridge::{ExchangeEnd, Failure};
+use runwire_agui::{AgentCapabilities, Interrupt, Message, ResumeStatus, RunAgentInput, RunStarted};
+use runwire_bridge::{ExchangeEnd, Failure, WaitingCall};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::asking::WaitRule;
 use crate::drivers::Executors;
+use crate::guardrails::Guardrail;
+use crate::limits::Limits;
+use crate::retry::RetryPolicy;
 use crate::writer::{RunCore, RunWriter};
 
 /// Executes the exchanges of an agent's runs. One driver serves all runs of its agent at once.
@@ -18,6 +23,12 @@ pub trait Driver: Send + Sync + 'static {
     /// What the agent declares about itself. By default nothing, which says nothing.
     fn capabilities(&self) -> AgentCapabilities {
         AgentCapabilities::default()
+    }
+
+    /// Whether answers are judged elsewhere, by an agent that asks in its own words. Then a schema that this server cannot
+    /// use lets every answer through, with a warning in the log; for any other driver it fails the run that asks so.
+    fn judges_answers(&self) -> bool {
+        false
     }
 
     /// Where executors elsewhere find this agent's runs. `None` for an agent that this server executes.
@@ -42,8 +53,13 @@ pub struct Exchange {
     pub input: Arc<RunAgentInput>,
     /// Whether this exchange continues a suspended run.
     pub resumed: bool,
+    /// Which attempt at the run this is, from 1. From 2 on the exchange has been executed before, with the same input, and
+    /// that attempt failed; what it wrote is in the log, abandoned.
+    pub attempt: u32,
     /// What the suspended run waited for. The input answers each of them; it may hold answers that nobody asked for.
     pub interrupts: Vec<Interrupt>,
+    /// The tool calls that were open and without a result when the run was suspended, as its log has them.
+    pub calls: Vec<WaitingCall>,
     /// Cancelled when the run is asked to stop.
     pub stop: CancellationToken,
 }
@@ -56,6 +72,48 @@ impl Exchange {
             _ => None,
         });
         last.unwrap_or_default()
+    }
+
+    /// What the run had asked, in that order, and what was answered. Empty for a run that begins.
+    ///
+    /// Each answer fits the schema that its question came with.
+    pub fn answers(&self) -> Vec<Answer> {
+        let answer = |interrupt: &Interrupt| {
+            let entry = self.input.resume().iter().find(|entry| entry.interrupt_id == interrupt.id)?;
+            let call = interrupt.tool_call_id.as_ref();
+            Some(Answer {
+                interrupt: interrupt.clone(),
+                value: match entry.status {
+                    ResumeStatus::Resolved => Some(entry.payload.clone().unwrap_or(Value::Null)),
+                    ResumeStatus::Cancelled => None,
+                },
+                call: call.and_then(|id| self.calls.iter().find(|call| call.tool_call_id == *id)).cloned(),
+            })
+        };
+        self.interrupts.iter().filter_map(answer).collect()
+    }
+}
+
+/// What was answered to one interrupt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// What the run had asked.
+    pub interrupt: Interrupt,
+    /// The answer; `None` when the interrupt was given up. A null for an answer that says nothing.
+    pub value: Option<Value>,
+    /// The tool call that it is about, as the server recorded it: a client's history can say something else.
+    /// [`RunWriter::waiting_tool`] goes on with it. `None` when it is about none, or about one that is not open.
+    pub call: Option<WaitingCall>,
+}
+
+impl Answer {
+    /// Whether it says yes: `{"approved": true}`, or just `true`. Anything else is no, and so is giving up.
+    pub fn approved(&self) -> bool {
+        let approved = |value: &Value| match value {
+            Value::Object(members) => members.get("approved").and_then(Value::as_bool),
+            value => value.as_bool(),
+        };
+        self.value.as_ref().and_then(approved).unwrap_or(false)
     }
 }
 
@@ -85,6 +143,21 @@ pub struct Agent {
     pub description: Option<String>,
     /// What executes it.
     pub driver: Arc<dyn Driver>,
+    /// How the engine treats its runs.
+    pub policy: AgentPolicy,
+}
+
+/// How the engine treats an agent's runs.
+#[derive(Clone, Debug, Default)]
+pub struct AgentPolicy {
+    /// Which failures are tried again. Default: none.
+    pub retry: RetryPolicy,
+    /// What each of its runs may use. Default: no limits.
+    pub limits: Limits,
+    /// How its runs wait for answers. Default: for ever, unless they say until when; then they go on without an answer.
+    pub waiting: WaitRule,
+    /// What looks at what goes through its runs, in this order. Default: nothing.
+    pub guardrails: Vec<Guardrail>,
 }
 
 impl std::fmt::Debug for Agent {

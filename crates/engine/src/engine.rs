@@ -1,42 +1,56 @@
 //! Creates runs, owns their tasks, stops them.
 
+mod answering;
+mod deadlines;
+mod executing;
 mod resuming;
+mod stopping;
+mod taking_over;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, RunAgentInput, UserMessage};
-use runwire_bridge::{LogState, Recorder};
+use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, RunAgentInput, UserMessage};
+use runwire_bridge::{LogState, Pricing};
 use runwire_frame::RunStatus;
-use runwire_store::{
-    AppendError, Appender, CreateError, Created, NewRun, ReadError, Retention, RunRecord, Store, Tombstone,
-};
+use runwire_store::{CreateError, Created, NewRun, ReadError, Retention, RunRecord, Store, Tombstone};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::answers::LeftOut;
 use crate::clock::now;
-use crate::driver::{Agent, Exchange};
-use crate::execution::Execution;
-use crate::in_hand::{Asked, Hold, RunsInHand};
-use crate::recovery::{RecoverError, Recovered, read_log, recover, recover_patiently};
+use crate::driver::Agent;
+use crate::in_hand::RunsInHand;
+use crate::prices::Prices;
+use crate::recovery::{RecoverError, StoredLog};
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agents};
-use crate::writer::{Identity, RunCore, WriteError, to_append};
+
+pub use answering::{ResumeError, ResumeRun, Waiting};
+pub use deadlines::DEADLINE;
 
 /// How the engine runs.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// How long a driver may take to end by itself after it was asked to stop. Default 5 s.
     pub cancel_grace: Duration,
+    /// How often to look for runs that nobody has in hand: see [`Engine::watch_for_orphans`]. Default 30 s.
+    pub orphan_check: Duration,
     /// Which runs are kept. Default: all.
     pub retention: Retention,
+    /// What models cost. Default: nothing is known, and no run says what it cost.
+    pub prices: Option<Arc<Prices>>,
 }
 
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
-        EngineOptions { cancel_grace: Duration::from_secs(5), retention: Retention::default() }
+        EngineOptions {
+            cancel_grace: Duration::from_secs(5),
+            orphan_check: Duration::from_secs(30),
+            retention: Retention::default(),
+            prices: None,
+        }
     }
 }
 
@@ -100,6 +114,11 @@ impl Engine {
         &self.inner.store
     }
 
+    /// What models cost, for whoever writes a run's log.
+    pub(crate) fn pricing(&self) -> Option<Arc<dyn Pricing>> {
+        self.inner.options.prices.clone().map(|prices| prices as Arc<dyn Pricing>)
+    }
+
     /// Which runs are kept.
     pub fn retention(&self) -> &Retention {
         &self.inner.options.retention
@@ -119,36 +138,6 @@ impl Engine {
     /// How many runs are being executed.
     pub fn active_runs(&self) -> usize {
         self.inner.runs.executed()
-    }
-
-    /// Brings the runs that a server left behind to their end. To be called once, before runs are created.
-    ///
-    /// A run whose log is damaged stays as it is, and keeps nothing else from starting.
-    ///
-    /// # Errors
-    /// When the store cannot be read or written.
-    pub async fn recover(&self) -> Result<Vec<(String, Recovered)>, RecoverError> {
-        let mut recovered = Vec::new();
-        for record in self.inner.store.unfinished_runs().await? {
-            let ended = recover(&self.inner.store, &record, "the server stopped while the run was executed").await;
-            let what = match ended {
-                Ok(what) => what,
-                Err(
-                    error @ (RecoverError::Frame { .. }
-                    | RecoverError::Log(_)
-                    | RecoverError::Read(ReadError::Missing { .. })),
-                ) => {
-                    tracing::error!(run_id = %record.run_id, %error, "a run that was left behind cannot be ended");
-                    Recovered::Unreadable
-                }
-                Err(error) => return Err(error),
-            };
-            if !matches!(what, Recovered::Suspended | Recovered::Unreadable) {
-                tracing::warn!(run_id = %record.run_id, ?what, "a run was left behind and is ended now");
-            }
-            recovered.push((record.run_id, what));
-        }
-        Ok(recovered)
     }
 
     /// Creates a run and starts it, or finds the one that the same request started before, or, when a run of
@@ -249,126 +238,6 @@ impl Engine {
         }
     }
 
-    fn start(
-        &self,
-        agent: Agent,
-        record: &RunRecord,
-        input: RunAgentInput,
-        continued: Continued,
-        appender: Appender,
-        hold: Hold,
-    ) {
-        let Continued { state, interrupts, left_out } = continued;
-        let resumed = state.status() == RunStatus::Suspended;
-        let identity = Identity {
-            agent_id: agent.id.clone(),
-            agent_revision_id: agent.revision.clone(),
-            session_id: record.session_id.clone(),
-            lane: record.lane.clone(),
-            trigger_kind: record.trigger_kind.clone(),
-            principal: record.principal.clone(),
-        };
-        let input = Arc::new(input);
-        let core = RunCore::new(identity, input.clone(), left_out, state, appender);
-        let own = core.clone();
-        let stop = CancellationToken::new();
-        let run_id = record.run_id.clone();
-        hold.execute(core.clone(), stop.clone());
-        let execution = Execution {
-            core,
-            driver: agent.driver,
-            exchange: Exchange { run_id: run_id.clone(), input, resumed, interrupts, stop },
-            grace: self.inner.options.cancel_grace,
-            abandon: self.inner.abandon.clone(),
-        };
-        let engine = self.clone();
-        self.inner.tasks.spawn(async move {
-            let ended = execution.run().await;
-            let Err(WriteError::Store(error)) = ended else {
-                engine.inner.runs.forget(&run_id, &own);
-                return;
-            };
-            match error {
-                // Whoever took the run over brings it to its end.
-                AppendError::Fenced | AppendError::Ended => {
-                    engine.inner.runs.forget(&run_id, &own);
-                    tracing::error!(%run_id, %error, "the run is not this server's any more");
-                }
-                error => {
-                    let hold = engine.inner.runs.hold_unfinished(&run_id, &own);
-                    tracing::error!(%run_id, %error, "the run's log could not be written to its end");
-                    let why = format!("the run's log could not be written: {}", error.reason());
-                    engine.end_patiently(run_id, why, hold).await;
-                }
-            }
-        });
-    }
-
-    /// Brings a run to its end that could not be written, as soon as the store takes it, or the engine is shut down.
-    ///
-    /// It stays in hand meanwhile, so that a stop that is asked for then is not lost.
-    async fn end_patiently(self, run_id: String, why: String, hold: Option<Hold>) {
-        let hold = match hold {
-            Some(hold) => Some(hold),
-            None => self.inner.runs.hold_in_turn(&run_id).await,
-        };
-        let asked_to_stop = || hold.as_ref().is_some_and(Hold::asked_to_stop);
-        tokio::select! {
-            () = recover_patiently(&self.inner.store, &run_id, &why, asked_to_stop) => {}
-            () = self.inner.abandon.cancelled() => {}
-        }
-    }
-
-    /// Asks a run to stop. It ends as cancelled, unless it has ended. Asking again changes nothing.
-    ///
-    /// Returns the run as it stands now; it may take the driver's grace period until it ends.
-    ///
-    /// # Errors
-    /// When there is no such run or the store fails.
-    pub async fn cancel(&self, run_id: &str) -> Result<RunRecord, CancelError> {
-        let store = &self.inner.store;
-        let unknown = || CancelError::UnknownRun(run_id.to_owned());
-        // Read first: a run that is in the store was in hand before.
-        store.run(run_id).await?.ok_or_else(unknown)?;
-        loop {
-            match self.inner.runs.ask_to_stop(run_id) {
-                Asked::Stopping(core) => {
-                    if let Some(core) = core {
-                        // A store that fails here fails the run, which is seen to elsewhere.
-                        let _ = core.progress().flush().await;
-                    }
-                    break;
-                }
-                Asked::Idle(core) => {
-                    if let Some(core) = core {
-                        let _ = core.progress().flush().await;
-                    }
-                    // Without a hold, somebody has taken the run up at this moment, and can be asked.
-                    if let Ok(_hold) = self.inner.runs.hold(run_id) {
-                        self.cancel_waiting(run_id).await?;
-                        break;
-                    }
-                }
-            }
-        }
-        store.run(run_id).await?.ok_or_else(unknown)
-    }
-
-    /// A suspended run has no task: its log is ended here. Any other is left alone.
-    async fn cancel_waiting(&self, run_id: &str) -> Result<(), CancelError> {
-        let store = &self.inner.store;
-        let suspended = |record: &RunRecord| record.status == RunStatus::Suspended.as_str();
-        if !store.run(run_id).await?.as_ref().is_some_and(suspended) {
-            return Ok(());
-        }
-        let mut appender = store.take_ownership(run_id).await.map_err(RecoverError::from)?;
-        let state = read_log(store, run_id).await?.state;
-        let recorded = Recorder::recover(state).cancel(now(), &[], None);
-        appender.enqueue(to_append(recorded)).map_err(RecoverError::from)?;
-        appender.progress().flush().await.map_err(RecoverError::from)?;
-        Ok(())
-    }
-
     /// Starts no more runs, waits up to `grace` for those that are executed, then ends the rest as failed.
     pub async fn shutdown(&self, grace: Duration) {
         self.inner.closing.cancel();
@@ -392,16 +261,30 @@ fn removed(tombstone: Box<Tombstone>, principal: Option<&str>) -> CreateRunError
 struct Continued {
     /// What the run's log says so far.
     state: LogState,
+    /// Whether this exchange goes on with the run after it was suspended.
+    resumed: bool,
     /// What the run waited for.
     interrupts: Vec<Interrupt>,
     /// The entries that the input's `resume` had and that answered nothing.
     left_out: LeftOut,
+    /// Who answered.
+    resolved_by: Option<String>,
 }
 
 impl Continued {
+    /// The log of a run that waited for these, and goes on.
+    fn answered(
+        log: StoredLog,
+        interrupts: Vec<Interrupt>,
+        left_out: LeftOut,
+        resolved_by: Option<String>,
+    ) -> Continued {
+        Continued { state: log.state, resumed: true, interrupts, left_out, resolved_by }
+    }
+
     /// The empty log of a run that begins.
     fn new(run_id: &str, left_out: LeftOut) -> Continued {
-        Continued { state: LogState::new(run_id), interrupts: Vec::new(), left_out }
+        Continued { state: LogState::new(run_id), resumed: false, interrupts: Vec::new(), left_out, resolved_by: None }
     }
 }
 
@@ -443,9 +326,19 @@ fn complete_input(request: RunRequest, run_id: &str) -> RunAgentInput {
     input
 }
 
+/// Tells repeated answers from different ones.
+fn answers_digest(run_id: &str, answers: &[ResumeEntry]) -> String {
+    let mut answers: Vec<&ResumeEntry> = answers.iter().collect();
+    answers.sort_by(|a, b| a.interrupt_id.cmp(&b.interrupt_id));
+    digest_of(serde_json::to_value(("resume", run_id, answers)).unwrap_or_default())
+}
+
 /// Tells a repeated request from a different one.
 fn digest(agent_id: &str, input: &RunAgentInput) -> String {
-    let mut canonical = serde_json::to_value((agent_id, input)).unwrap_or_default();
+    digest_of(serde_json::to_value((agent_id, input)).unwrap_or_default())
+}
+
+fn digest_of(mut canonical: serde_json::Value) -> String {
     // Members have no order in JSON, and a client that builds its state anew may write them in another.
     canonical.sort_all_objects();
     let canonical = canonical.to_string().into_bytes();

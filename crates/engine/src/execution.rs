@@ -1,4 +1,4 @@
-//! One exchange of a run, executed to its end.
+//! One exchange of a run, executed to its end, in as many attempts as its agent's policy has for it.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -8,40 +8,85 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use runwire_bridge::{ExchangeEnd, Failure};
 use runwire_frame::{ErrorCode, SegmentStatus};
-use runwire_store::AppendError;
+use runwire_store::{AppendError, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::driver::{Driver, Exchange, Starting};
-use crate::writer::{RunCore, WriteError};
+use crate::in_hand::RunsInHand;
+use crate::retry::RetryPolicy;
+use crate::writer::{Ended, RunCore, WriteError};
 
 /// Everything that executing one exchange needs. The task that runs [`Execution::run`] owns it.
 pub(crate) struct Execution {
+    /// The log of the attempt that is due; of each attempt it is another one.
     pub core: Arc<RunCore>,
+    /// Where it is read what was spent before.
+    pub store: Store,
+    pub runs: Arc<RunsInHand>,
+    pub run_id: String,
     pub driver: Arc<dyn Driver>,
+    pub retry: RetryPolicy,
     pub exchange: Exchange,
     /// How long a driver may take to end by itself after it was asked to stop.
     pub grace: Duration,
+    /// Cancelled when no more attempts may begin.
+    pub closing: CancellationToken,
     /// Cancelled when the server cannot wait for the run any longer.
     pub abandon: CancellationToken,
 }
 
+/// What a pause between two attempts came to.
+enum Pause {
+    /// The next attempt is due.
+    Over,
+    /// The run was asked to stop.
+    Stopped,
+    /// The server goes; the next one goes on with the run.
+    Left,
+}
+
 impl Execution {
-    /// Executes the exchange and brings the log to its end, whatever the driver does.
+    /// Executes the exchange and brings the log to its end, whatever the driver does. When the server is shut down between
+    /// two attempts the log stays as it is, `retrying`.
     ///
     /// # Errors
     /// When the store did not take everything: then the log has no end yet.
-    pub(crate) async fn run(self) -> Result<(), WriteError> {
-        let end = self.drive().await?;
-        self.core.end(end)?;
-        self.core.progress().flush().await?;
-        Ok(())
+    pub(crate) async fn run(&mut self) -> Result<(), WriteError> {
+        loop {
+            let end = match self.pause().await {
+                Pause::Over => match self.core.admit_exchange(&self.store).await? {
+                    None => self.drive().await?,
+                    Some(end) => end,
+                },
+                Pause::Stopped => ExchangeEnd::Cancelled { usage: Vec::new(), agui: None },
+                Pause::Left => return Ok(()),
+            };
+            let ended = self.core.end(end, &self.retry)?;
+            self.core.progress().flush().await?;
+            if ended == Ended::Exchange {
+                return Ok(());
+            }
+            let Some(next) = self.runs.next_attempt(&self.run_id, &self.core) else { return Ok(()) };
+            self.core = next;
+        }
+    }
+
+    /// Waits until the attempt is due, which the first one of a run is at once.
+    async fn pause(&self) -> Pause {
+        let Some(failed) = self.core.between_attempts() else { return Pause::Over };
+        tokio::select! {
+            biased;
+            () = self.exchange.stop.cancelled() => Pause::Stopped,
+            () = self.closing.cancelled() => Pause::Left,
+            () = tokio::time::sleep(self.retry.pause(failed)) => Pause::Over,
+        }
     }
 
     async fn drive(&self) -> Result<ExchangeEnd, AppendError> {
         let stop = self.exchange.stop.clone();
         let starting = Starting { core: self.core.clone() };
         let driver = &self.driver;
-        let exchange = self.exchange.clone();
+        let exchange = Exchange { attempt: self.core.attempt(), ..self.exchange.clone() };
         let work = AssertUnwindSafe(async move { driver.execute(exchange, starting).await }).catch_unwind();
         let mut work = Box::pin(work);
         let flush = self.core.flush_when_due();
@@ -49,7 +94,14 @@ impl Execution {
             stop.cancelled().await;
             tokio::time::sleep(self.grace).await;
         };
-        tokio::pin!(flush, grace);
+        let time_up = async {
+            if let Some(left) = self.core.time_left() {
+                tokio::time::sleep(left).await;
+                self.core.stop_for_duration();
+            }
+            std::future::pending::<()>().await
+        };
+        tokio::pin!(flush, grace, time_up);
         let end = tokio::select! {
             done = &mut work => Ok(match done {
                 Ok(Ok(end)) => end,
@@ -64,6 +116,7 @@ impl Execution {
             })),
             error = self.store_failure() => Err(error),
             () = &mut flush => unreachable!("flushing goes on for as long as it is polled"),
+            () = &mut time_up => unreachable!("the limit stops the run, and the driver or its grace ends it"),
         };
         // A driver that panics while it is dropped must not take the end of its log with it.
         let _ = std::panic::catch_unwind(AssertUnwindSafe(move || drop(work)));
@@ -86,6 +139,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
         .map(|s| (*s).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "without a message".to_owned());
+    // Not retryable: a bug does the same again.
     Failure {
         detail: Some(format!("the driver panicked: {said}")),
         ..Failure::new(ErrorCode::InternalError, "the agent's driver failed unexpectedly")

@@ -76,6 +76,12 @@ impl RunsInHand {
         Ok(Hold { runs: self.clone(), run_id: run_id.to_owned(), released: false })
     }
 
+    /// Whether somebody has the run in hand.
+    pub(crate) fn is_in_hand(&self, run_id: &str) -> bool {
+        let running = self.lock();
+        running.held.contains_key(run_id) || running.active.contains_key(run_id)
+    }
+
     /// The same, once whoever else holds it has let go. `None` when a task executes it.
     ///
     /// Dropped while it waits, it has changed nothing.
@@ -122,6 +128,19 @@ impl RunsInHand {
         if running.active.get(run_id).is_some_and(|active| Arc::ptr_eq(&active.core, core)) {
             running.active.remove(run_id);
         }
+    }
+
+    /// Hands the run on from an attempt that failed to the next one, and gives that. Between them there is no moment at
+    /// which a stop could be lost or the run be taken by somebody else.
+    pub(crate) fn next_attempt(&self, run_id: &str, failed: &Arc<RunCore>) -> Option<Arc<RunCore>> {
+        let mut running = self.lock();
+        let next = failed.next_attempt()?;
+        if let Some(active) = running.active.get_mut(run_id)
+            && Arc::ptr_eq(&active.core, failed)
+        {
+            active.core = next.clone();
+        }
+        Some(next)
     }
 
     /// The run's task could not bring its log to an end: from that moment on it is held, and a stop that the task was

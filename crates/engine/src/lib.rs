@@ -6,27 +6,40 @@
 //!
 //! A client's connection is no part of this: a run neither needs a reader nor ends when one leaves (G9).
 
+mod answer_schema;
 mod answers;
+mod asking;
 mod clock;
+mod continuing;
 mod driver;
 pub mod drivers;
 mod engine;
 mod execution;
+mod guardrails;
 mod in_hand;
+mod limits;
+mod prices;
 mod recovery;
 mod request;
+mod retry;
 mod said;
 mod segment;
 mod sweeper;
 mod writer;
 
+pub use answer_schema::{MAX_ANSWER_BYTES, MAX_ANSWER_DEPTH, MAX_SCHEMA_BYTES};
+pub use asking::{OnDeadline, WaitRule};
 pub use clock::now;
-pub use driver::{Agent, Driver, Exchange, Starting};
+pub use driver::{Agent, AgentPolicy, Answer, Driver, Exchange, Starting};
 pub use drivers::{ExecutorError, Executors, InProcess, Lines, Standing};
-pub use engine::{CancelError, Engine, EngineOptions};
+pub use engine::{CancelError, DEADLINE, Engine, EngineOptions, ResumeError, ResumeRun, Waiting};
+pub use guardrails::{Action, GuardService, GuardServiceError, Guarded, Guardrail, Judge, OUTPUT_WINDOW};
+pub use limits::Limits;
+pub use prices::{PRICED_TOKENS, Price, Prices};
 pub use recovery::{RecoverError, Recovered};
 // What an agent of the program's own is written with.
 pub use request::{CreateRun, CreateRunError, RunRequest, Started};
+pub use retry::RetryPolicy;
 pub use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, Suspension, ToolOutput};
 pub use segment::Segment;
 pub use sweeper::Swept;

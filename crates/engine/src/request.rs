@@ -108,6 +108,21 @@ pub enum CreateRunError {
         /// When it expired, as the agent wrote it.
         expires_at: String,
     },
+    /// `resume` answers an interrupt with something that its `responseSchema` does not allow.
+    #[error(
+        "the answer to interrupt `{interrupt}` of the suspended run `{run_id}` breaks its schema at {}: {expected}",
+        if path.is_empty() { "its root" } else { path }
+    )]
+    AnswerBreaksSchema {
+        /// The run that waits.
+        run_id: String,
+        /// The interrupt.
+        interrupt: String,
+        /// Where in the answer, as a JSON Pointer; empty for the answer itself.
+        path: String,
+        /// What the schema wants there.
+        expected: String,
+    },
     /// `resume` has two entries for one interrupt, and only one can be its answer.
     #[error("`resume` has more than one entry for the interrupt `{interrupt_id}`")]
     ResumeRepeated {

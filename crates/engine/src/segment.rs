@@ -24,6 +24,11 @@ impl<K> Segment<K> {
         Segment { writer, open, call_closed: AtomicBool::new(false) }
     }
 
+    /// A tool call that an earlier exchange opened.
+    pub(crate) fn going_on(writer: RunWriter, open: Open<K>, arguments_complete: bool) -> Segment<K> {
+        Segment { writer, open, call_closed: AtomicBool::new(arguments_complete) }
+    }
+
     /// The segment's name within the run.
     pub fn id(&self) -> &SegmentId {
         self.open.id()
@@ -36,6 +41,7 @@ impl<K> Segment<K> {
     /// `ending.agui` must not say; then the segment stays open until the run ends.
     pub async fn end(self, ending: Ending) -> Result<(), WriteError> {
         said::ending(&ending)?;
+        self.writer.guard_output_ended(self.open.id()).await?;
         let open = self.open;
         self.writer.write(|r, now| r.end(now, open, ending)).await
     }
@@ -47,6 +53,7 @@ impl<K: kind::TakesText> Segment<K> {
     /// # Errors
     /// As [`RunWriter::model`].
     pub async fn text(&self, text: &str) -> Result<(), WriteError> {
+        self.writer.guard_output(self.open.id(), text)?;
         self.writer.write(|r, now| r.text(now, &self.open, text, None)).await
     }
 }
@@ -71,6 +78,7 @@ impl<K: kind::TakesArguments> Segment<K> {
             if self.call_closed.load(Ordering::Relaxed) {
                 return Err(WriteError::Refused("the arguments of the tool call are complete already".to_owned()));
             }
+            self.writer.guard_arguments(self.open.id(), delta);
             r.arguments(now, &self.open, delta, None);
             Ok(())
         });
@@ -82,6 +90,7 @@ impl<K: kind::TakesArguments> Segment<K> {
     /// # Errors
     /// As [`RunWriter::model`].
     pub async fn arguments_complete(&self) -> Result<(), WriteError> {
+        self.writer.guard_call(self.open.id()).await?;
         let written = self.writer.write(|r, now| {
             if !self.call_closed.swap(true, Ordering::Relaxed) {
                 r.arguments_complete(now, &self.open, None);
@@ -103,6 +112,7 @@ impl Segment<kind::Tool> {
                 ContentPart::deserialize(part).map_err(|e| WriteError::Refused(format!("no content part: {e}")))?;
             }
         }
+        self.writer.guard_call(self.open.id()).await?;
         let none: Agui = None;
         let Segment { writer, open, call_closed } = self;
         let open = writer.write(|r, now| {

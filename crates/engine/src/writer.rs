@@ -12,13 +12,18 @@ use runwire_bridge::{
     COALESCE_MILLIS, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder, Replayed, kind,
     started_members,
 };
-use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, Timestamp};
-use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate};
+use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentId, SegmentStatus, Timestamp};
+use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate, Store};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::answers::LeftOut;
+use crate::asking::Asking;
 use crate::clock::now;
+use crate::guardrails::{Action, Found, Guards};
+use crate::limits::{Begun, Budget, Reached};
+use crate::retry::RetryPolicy;
 use crate::said::{self, within_depth};
 use crate::segment::Segment;
 
@@ -36,6 +41,9 @@ pub enum WriteError {
     /// A conforming client would reject it, so nothing was written. The run can go on without it.
     #[error("the run's log cannot take this: {0}")]
     Refused(String),
+    /// The run is being stopped, because it reached a limit or a guardrail objected: nothing more can be begun.
+    #[error("the run is being stopped: {0}")]
+    Stopped(String),
     /// The store does not take the run's frames any more.
     #[error(transparent)]
     Store(#[from] AppendError),
@@ -43,7 +51,7 @@ pub enum WriteError {
 
 impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Failure {
-        let retryable = !matches!(error, WriteError::Refused(_));
+        let retryable = !matches!(error, WriteError::Refused(_) | WriteError::Stopped(_));
         let message = match error {
             WriteError::Store(error) => error.reason(),
             error => error.to_string(),
@@ -56,26 +64,52 @@ enum Phase {
     /// Nothing of this exchange is in the log yet.
     Waiting(LogState),
     Recording(Recorder),
-    /// The exchange is over.
+    /// The attempt failed and another follows: it begins from here, in a [`RunCore`] of its own.
+    GivenUp(LogState),
+    /// The exchange is over, or its next attempt has another [`RunCore`].
     Over,
+}
+
+/// What became of an attempt that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The exchange is over with it.
+    Exchange,
+    /// Another attempt at the exchange follows.
+    Attempt,
 }
 
 struct Inner {
     phase: Phase,
-    appender: Appender,
+    /// `None` once the next attempt has it.
+    appender: Option<Appender>,
     /// Asked to stop, perhaps before it began.
     stopping: bool,
+    /// A guardrail stopped it: how it ends, whatever its driver still says. Nothing more is written until then.
+    blocked: Option<Failure>,
 }
 
 /// What `run.start` says of a run, known before it begins.
+#[derive(Clone)]
 pub(crate) struct Identity {
     pub agent_id: String,
     pub agent_revision_id: Option<String>,
     pub session_id: String,
     pub lane: String,
     pub trigger_kind: String,
-    /// Whose session it is, and so who alone can answer when it waits; `None` on a server without tokens.
-    pub principal: Option<String>,
+    /// Who answered, when the run goes on; `None` on a server without tokens.
+    pub resolved_by: Option<String>,
+}
+
+/// What an exchange is held to, in all of its attempts.
+#[derive(Clone)]
+pub(crate) struct Bounds {
+    /// What the run may use.
+    pub budget: Arc<Budget>,
+    /// What looks at what goes through it.
+    pub guards: Arc<Guards>,
+    /// How it waits for answers.
+    pub asking: Asking,
 }
 
 /// A run's log while one of its exchanges is executed. Shared by the execution and by the driver's handles.
@@ -86,6 +120,9 @@ pub(crate) struct RunCore {
     left_out: LeftOut,
     inner: Mutex<Inner>,
     progress: Progress,
+    bounds: Bounds,
+    /// Cancelled when the run is asked to stop; the exchange has it too.
+    stop: CancellationToken,
     /// Wakes [`RunCore::flush_when_due`] when deltas begin to wait.
     pending: Notify,
 }
@@ -97,10 +134,63 @@ impl RunCore {
         left_out: LeftOut,
         state: LogState,
         appender: Appender,
+        bounds: Bounds,
+        stop: CancellationToken,
     ) -> Arc<RunCore> {
         let progress = appender.progress();
-        let inner = Mutex::new(Inner { phase: Phase::Waiting(state), appender, stopping: false });
-        Arc::new(RunCore { identity, input, left_out, inner, progress, pending: Notify::new() })
+        let inner = Inner { phase: Phase::Waiting(state), appender: Some(appender), stopping: false, blocked: None };
+        Arc::new(RunCore {
+            identity,
+            input,
+            left_out,
+            inner: Mutex::new(inner),
+            progress,
+            bounds,
+            stop,
+            pending: Notify::new(),
+        })
+    }
+
+    /// The next attempt at the exchange, after this one [ended](Ended::Attempt) so; whoever still has a handle of this one
+    /// writes nothing any more. A stop that was asked for meanwhile goes over to it.
+    ///
+    /// `None` when no attempt follows this one.
+    pub(crate) fn next_attempt(&self) -> Option<Arc<RunCore>> {
+        let mut inner = self.lock();
+        let Phase::GivenUp(_) = inner.phase else { return None };
+        let Phase::GivenUp(state) = std::mem::replace(&mut inner.phase, Phase::Over) else { return None };
+        let (appender, stopping) = (inner.appender.take(), inner.stopping);
+        let next = Inner { phase: Phase::Waiting(state), appender, stopping, blocked: None };
+        Some(Arc::new(RunCore {
+            identity: self.identity.clone(),
+            input: self.input.clone(),
+            // Told with the first.
+            left_out: LeftOut::default(),
+            inner: Mutex::new(next),
+            progress: self.progress.clone(),
+            bounds: self.bounds.clone(),
+            stop: self.stop.clone(),
+            pending: Notify::new(),
+        }))
+    }
+
+    /// The attempt that failed last, while the next one has not begun.
+    pub(crate) fn between_attempts(&self) -> Option<u32> {
+        match &self.lock().phase {
+            Phase::Waiting(state) if state.between_attempts() => Some(state.attempt()),
+            _ => None,
+        }
+    }
+
+    /// Which attempt at the run is executed with this, from 1.
+    pub(crate) fn attempt(&self) -> u32 {
+        match &self.lock().phase {
+            // What waits for an answer goes on within its attempt.
+            Phase::Waiting(state) if state.status() != RunStatus::Suspended => state.attempt() + 1,
+            Phase::Waiting(state) | Phase::GivenUp(state) => state.attempt(),
+            Phase::Recording(recorder) => recorder.state().attempt(),
+            Phase::Over => 0,
+        }
     }
 
     pub(crate) fn progress(&self) -> &Progress {
@@ -122,7 +212,7 @@ impl RunCore {
             agui.entry(key).or_insert(value);
         }
         let mut recorder = if state.status() == RunStatus::Suspended {
-            let resolved_by = self.identity.principal.clone();
+            let resolved_by = self.identity.resolved_by.clone();
             Recorder::resume(state.clone(), now(), resolved_by, Some(agui))
         } else {
             let start = RunStart {
@@ -136,6 +226,7 @@ impl RunCore {
             };
             Recorder::start(state.clone(), now(), start)
         };
+        recorder = recorder.priced(self.bounds.budget.pricing());
         self.left_out.tell(&mut recorder, now());
         if inner.stopping {
             recorder.cancelling(now());
@@ -150,6 +241,9 @@ impl RunCore {
     /// Records something and hands what comes of it to the store.
     pub(crate) fn write<R>(&self, record: impl FnOnce(&mut Recorder, Timestamp) -> R) -> Result<R, WriteError> {
         let mut inner = self.lock();
+        if let Some(blocked) = &inner.blocked {
+            return Err(WriteError::Stopped(blocked.message.clone()));
+        }
         let Phase::Recording(recorder) = &mut inner.phase else { return Err(WriteError::Ended) };
         let waited = recorder.has_pending();
         let result = record(recorder, now());
@@ -166,7 +260,7 @@ impl RunCore {
         let mut inner = self.lock();
         inner.stopping = true;
         match &mut inner.phase {
-            Phase::Waiting(_) => true,
+            Phase::Waiting(_) | Phase::GivenUp(_) => true,
             Phase::Recording(recorder) => {
                 recorder.cancelling(now());
                 // The error stays with the run's progress, where the execution sees it.
@@ -177,9 +271,118 @@ impl RunCore {
         }
     }
 
+    /// Whether the exchange may be given to its driver, or what it may use was used up before: by the run's earlier
+    /// exchanges, or by other runs. Then it begins in order to be stopped, and this is how it ends.
+    pub(crate) async fn admit_exchange(&self, store: &Store) -> Result<Option<ExchangeEnd>, WriteError> {
+        let Identity { agent_id, session_id, .. } = &self.identity;
+        if let Err(error) = self.bounds.budget.read_spent(store, agent_id, session_id).await {
+            let message = format!("what was spent before cannot be read: {error}");
+            let failure = Failure { retryable: true, ..Failure::new(ErrorCode::InternalError, message) };
+            return Ok(Some(ExchangeEnd::Failed(failure)));
+        }
+        let used_up = match &self.lock().phase {
+            Phase::Waiting(state) => self.bounds.budget.used_up(state),
+            _ => None,
+        };
+        if let Some(reached) = used_up {
+            self.stop_at(reached)?;
+            return Ok(Some(ExchangeEnd::Cancelled { usage: Vec::new(), agui: None }));
+        }
+        let found = tokio::select! {
+            found = self.bounds.guards.input(&self.input) => found,
+            // A service that does not answer keeps nobody from stopping the run.
+            () = self.stop.cancelled() => return Ok(None),
+        };
+        if !found.is_empty() {
+            self.begin(None);
+        }
+        match self.guarded(found) {
+            // The failure that it ends with is kept; what is said here does not count.
+            Err(WriteError::Stopped(_)) => Ok(Some(ExchangeEnd::Cancelled { usage: Vec::new(), agui: None })),
+            Err(error) => Err(error),
+            Ok(()) => Ok(None),
+        }
+    }
+
+    /// The run was executed for as long as it may be.
+    pub(crate) fn stop_for_duration(&self) {
+        // The error stays with the run's progress, where the execution sees it.
+        let _ = self.stop_at(self.bounds.budget.duration_reached());
+    }
+
+    /// How long the run may still be executed; `None` when there is no limit.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let executed = match &self.lock().phase {
+            Phase::Waiting(state) => state.executed_ms(now()),
+            Phase::Recording(recorder) => recorder.state().executed_ms(now()),
+            Phase::GivenUp(_) | Phase::Over => return None,
+        };
+        self.bounds.budget.duration().map(|limit| limit.saturating_sub(Duration::from_millis(executed)))
+    }
+
+    /// Stops the run on purpose: `error`, then it is being cancelled like any other that is stopped.
+    fn stop_at(&self, reached: Reached) -> Result<(), WriteError> {
+        self.begin(None);
+        let stopped = self.write(|recorder, now| {
+            // Once: what is being stopped already, for whatever reason, needs no other.
+            if recorder.state().status() != RunStatus::Cancelling {
+                recorder.flush(now);
+                reached.tell(recorder, now);
+                recorder.cancelling(now);
+            }
+        });
+        self.lock().stopping = true;
+        self.stop.cancel();
+        stopped
+    }
+
+    /// Tells what guardrails found, and lets the run go no further if one of them stops it.
+    fn guarded(&self, found: Vec<Found>) -> Result<(), WriteError> {
+        for Found { guardrail, on, message, action, retryable } in found {
+            match action {
+                Action::Warn => {
+                    let what = format!("the guardrail `{guardrail}` objects: {message}");
+                    let attributes = json!({ "guardrail": guardrail, "on": on });
+                    let attributes = attributes.as_object().cloned();
+                    self.write(|r, now| r.notice(now, NoticeLevel::Warning, "guardrail_warned", what, attributes))?;
+                }
+                Action::Stop => {
+                    let message = format!("the guardrail `{guardrail}` stopped the run: {message}");
+                    let failure = Failure { retryable, ..Failure::new(ErrorCode::GuardrailBlocked, &message) };
+                    self.lock().blocked.get_or_insert(failure);
+                    self.stop.cancel();
+                    return Err(WriteError::Stopped(message));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the run instead of letting it begin something that costs, when it has used what it may use.
+    fn admit(&self, what: Begun) -> Result<(), WriteError> {
+        let reached = match &self.lock().phase {
+            Phase::Recording(recorder) => self.bounds.budget.reached(recorder.state(), what),
+            _ => None,
+        };
+        let Some(reached) = reached else { return Ok(()) };
+        let why = reached.message.clone();
+        self.stop_at(reached)?;
+        Err(WriteError::Stopped(why))
+    }
+
     /// Whether the run was asked to stop, whatever of that has reached its log.
     pub(crate) fn asked_to_stop(&self) -> bool {
         self.lock().stopping
+    }
+
+    /// What the exchange was asked.
+    pub(crate) fn input(&self) -> &RunAgentInput {
+        &self.input
+    }
+
+    /// Who answered, when the exchange goes on with a run that waited.
+    pub(crate) fn resolved_by(&self) -> Option<&str> {
+        self.identity.resolved_by.as_deref()
     }
 
     /// Whether the exchange is over.
@@ -187,24 +390,56 @@ impl RunCore {
         matches!(self.lock().phase, Phase::Over)
     }
 
-    /// Ends the exchange, once: what comes first counts. A run that was asked to stop ends as cancelled, whatever the
-    /// driver still says.
-    pub(crate) fn end(&self, end: ExchangeEnd) -> Result<(), WriteError> {
+    /// Ends the attempt, once: what comes first counts. Where the policy has another attempt for its failure that one
+    /// follows, otherwise the exchange is over. A run that was asked to stop ends as cancelled, whatever the driver still
+    /// says.
+    pub(crate) fn end(&self, end: ExchangeEnd, retry: &RetryPolicy) -> Result<Ended, WriteError> {
+        {
+            let mut inner = self.lock();
+            // Between two attempts a stop needs no attempt in order to end.
+            if let Phase::Waiting(state) = &inner.phase
+                && state.between_attempts()
+                && inner.stopping
+            {
+                let recorder = Recorder::recover(state.clone()).priced(self.bounds.budget.pricing());
+                let recorded = recorder.cancel(now(), &[], None);
+                inner.phase = Phase::Over;
+                inner.append(recorded)?;
+                return Ok(Ended::Exchange);
+            }
+        }
         self.begin(None);
         let mut inner = self.lock();
-        let Phase::Recording(recorder) = std::mem::replace(&mut inner.phase, Phase::Over) else {
+        if matches!(inner.phase, Phase::GivenUp(_)) {
+            return Err(WriteError::Ended);
+        }
+        let end = inner.blocked.take().map_or(end, ExchangeEnd::Failed);
+        let Phase::Recording(mut recorder) = std::mem::replace(&mut inner.phase, Phase::Over) else {
             return Err(WriteError::Ended);
         };
         let now = now();
-        let end = said::exchange_end(end, recorder.state());
+        let end = match said::exchange_end(end, recorder.state()) {
+            ExchangeEnd::Suspended(suspension) => self.bounds.asking.settle(suspension, &mut recorder, now),
+            end => end,
+        };
         // A run that was asked to stop is cancelled by each of these: the recorder sees to that.
         let recorded = match end {
             ExchangeEnd::Cancelled { usage, agui } => recorder.cancel(now, &usage, agui),
             ExchangeEnd::Completed(completion) => recorder.complete(now, completion),
+            ExchangeEnd::Failed(failure)
+                if !inner.stopping && retry.tries_again(recorder.state().attempt(), &failure) =>
+            {
+                let failure = Failure { segments: SegmentStatus::Abandoned, ..failure };
+                let (recorded, state) = recorder.retry(now, failure);
+                inner.phase = Phase::GivenUp(state);
+                inner.append(recorded)?;
+                return Ok(Ended::Attempt);
+            }
             ExchangeEnd::Failed(failure) => recorder.fail(now, failure),
             ExchangeEnd::Suspended(suspension) => recorder.suspend(now, suspension).0,
         };
-        Ok(inner.append(recorded)?)
+        inner.append(recorded)?;
+        Ok(Ended::Exchange)
     }
 
     /// Writes deltas that have waited long enough, for as long as it is polled. Never completes.
@@ -227,7 +462,8 @@ impl Inner {
     }
 
     fn append(&mut self, recorded: Recorded) -> Result<(), AppendError> {
-        self.appender.enqueue(to_append(recorded))
+        let appender = self.appender.as_mut().ok_or(AppendError::Ended)?;
+        appender.enqueue(to_append(recorded))
     }
 }
 
@@ -254,7 +490,15 @@ pub(crate) fn to_append(recorded: Recorded) -> Append {
                 }
             }
             Data::RunStatus(change) => {
-                update.get_or_insert_default().status = Some(change.status.as_str().to_owned());
+                let update: &mut RunUpdate = update.get_or_insert_default();
+                update.status = Some(change.status.as_str().to_owned());
+                if change.previous == Some(RunStatus::Suspended) {
+                    update.wakes_at = Some(None);
+                }
+            }
+            Data::Suspend(suspend) => {
+                let deadline = suspend.deadline_at.map(|deadline| deadline.unix_millis());
+                update.get_or_insert_default().wakes_at = Some(deadline);
             }
             Data::RunEnd(end) => {
                 let update: &mut RunUpdate = update.get_or_insert_default();
@@ -298,6 +542,26 @@ impl RunWriter {
         self.core.write(record)
     }
 
+    /// Judges a piece of output before it is written.
+    pub(crate) fn guard_output(&self, segment: &SegmentId, piece: &str) -> Result<(), WriteError> {
+        self.core.guarded(self.core.bounds.guards.output(segment.as_str(), piece))
+    }
+
+    /// Judges a segment's output that is whole.
+    pub(crate) async fn guard_output_ended(&self, segment: &SegmentId) -> Result<(), WriteError> {
+        self.core.guarded(self.core.bounds.guards.output_ended(segment.as_str()).await)
+    }
+
+    /// Takes up a piece of a call's arguments.
+    pub(crate) fn guard_arguments(&self, segment: &SegmentId, piece: &str) {
+        self.core.bounds.guards.arguments(segment.as_str(), piece);
+    }
+
+    /// Judges a call whose arguments are complete.
+    pub(crate) async fn guard_call(&self, segment: &SegmentId) -> Result<(), WriteError> {
+        self.core.guarded(self.core.bounds.guards.call_complete(segment.as_str()).await)
+    }
+
     /// Waits until everything that was written so far is in the store, deltas that wait to be joined included.
     ///
     /// # Errors
@@ -328,8 +592,10 @@ impl RunWriter {
     ///
     /// # Errors
     /// As all writing: when the run has ended or the store fails. And [`WriteError::Refused`] for a parent that this run
-    /// never opened, and for what `opening.agui` must not say.
+    /// never opened, and for what `opening.agui` must not say. [`WriteError::Stopped`] when the run has used what it may:
+    /// then it is being stopped, and the call must not be made.
     pub async fn model(&self, opening: Opening) -> Result<Segment<kind::Model>, WriteError> {
+        self.core.admit(Begun::ModelCall)?;
         self.open(opening, Recorder::open_model).await
     }
 
@@ -376,6 +642,7 @@ impl RunWriter {
         tool_slug: &str,
         opening: Opening,
     ) -> Result<Segment<kind::Tool>, WriteError> {
+        self.core.admit(Begun::ToolCall)?;
         let open = self.write(|r, now| {
             if r.open_tools().iter().any(|(open, _)| open == tool_call_id) {
                 return Err(WriteError::Refused(format!("tool call `{tool_call_id}` is open already")));
@@ -384,7 +651,23 @@ impl RunWriter {
             said::tool_call(tool_call_id, &opening, r.state(), &self.core.input)?;
             Ok(r.open_tool(now, tool_call_id, tool_slug, opening))
         });
-        Ok(self.segment(open.await??))
+        let segment = self.segment(open.await??);
+        self.core.bounds.guards.call(segment.id().as_str(), tool_slug);
+        Ok(segment)
+    }
+
+    /// The open tool call of that id that has no result yet: how a run that waited for an approval goes on with the call.
+    /// `None` when there is none such. To be taken once: two handles of one call would answer it twice.
+    ///
+    /// # Errors
+    /// When the run has ended or the store fails.
+    pub async fn waiting_tool(&self, tool_call_id: &str) -> Result<Option<Segment<kind::Tool>>, WriteError> {
+        let found = self.write(|r, _| {
+            let open = r.open_tools().into_iter().find(|(id, _)| id == tool_call_id);
+            let call = r.state().waiting_calls().find(|call| call.tool_call_id == tool_call_id);
+            open.map(|(_, open)| (open, call.is_some_and(|call| call.arguments_complete)))
+        });
+        Ok(found.await?.map(|(open, complete)| Segment::going_on(self.clone(), open, complete)))
     }
 
     /// Replaces the agent's state. Any JSON value.
@@ -446,6 +729,7 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::model`].
     pub(crate) async fn record(&self, ingest: &mut Ingest, event: &Event) -> Result<(), WriteError> {
+        self.core.guarded(self.core.bounds.guards.event(event).await)?;
         self.write(|r, now| ingest.record(r, now, event)).await
     }
 

@@ -89,13 +89,14 @@ async fn a_damaged_log_keeps_no_other_run_from_its_end() {
 }
 
 #[tokio::test]
-async fn a_run_that_had_not_begun_begins_with_the_input_that_it_was_created_from_and_fails() {
+async fn a_run_that_had_not_begun_and_whose_agent_is_gone_begins_with_its_input_and_fails() {
     let bed = bed([]);
     let asked = serde_json::to_value(input("session-of-run_q", "exchange-of-run_q")).unwrap();
     bed.store.create_run(new_run("run_q", asked.clone())).await.unwrap();
     assert_eq!(restarted(&bed).recover().await.unwrap(), [("run_q".to_owned(), Recovered::Failed)]);
     let log = bed.ended("run_q").await;
     assert_eq!(log.ending(), "failed");
+    assert!(log.error().1.contains("`demo` is not configured here any more"), "{}", log.dump());
     let Data::RunStart(start) = &log.frames[0].data else { panic!("run.start comes first") };
     assert_eq!(start.extra["agui"], json!({ "runId": "exchange-of-run_q", "input": asked }));
     let told = log.events[0].to_value();

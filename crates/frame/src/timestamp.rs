@@ -34,6 +34,11 @@ impl Timestamp {
         self.0
     }
 
+    /// How many milliseconds `later` is after this instant; none when it is before it.
+    pub fn millis_until(self, later: Timestamp) -> u64 {
+        u64::try_from(later.0 - self.0).unwrap_or(0)
+    }
+
     /// Reads RFC 3339. Any number of fractional digits is taken and cut to milliseconds; the offset must be UTC.
     ///
     /// # Errors

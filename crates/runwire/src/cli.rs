@@ -38,6 +38,8 @@ pub enum Command {
     Runs(RunsArgs),
     /// Stop a run, and wait until it has ended
     Cancel(CancelArgs),
+    /// Answer what a suspended run waits for; without an answer, show what that is
+    Resume(ResumeArgs),
     /// Print the frame protocol as a JSON Schema
     Schema(SchemaArgs),
     /// Say what an AG-UI client would make of a stream, captured or fetched
@@ -237,6 +239,28 @@ pub struct VerifyLogArgs {
 pub struct CancelArgs {
     /// Id of the run
     pub run: String,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// `runwire resume`
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// Id of the run
+    pub run: String,
+    /// An answer: the interrupt's id and the value as JSON; the id may be left out when there is one interrupt. May be
+    /// given several times
+    #[arg(long, value_name = "ID=JSON")]
+    pub answer: Vec<String>,
+    /// Approve whatever is not answered otherwise
+    #[arg(long, conflicts_with = "deny")]
+    pub approve: bool,
+    /// Deny whatever is not answered otherwise
+    #[arg(long)]
+    pub deny: bool,
+    /// Follow the run from there on, to its end or until it waits again
+    #[arg(long)]
+    pub follow: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }

@@ -1,5 +1,8 @@
 //! The configuration: one TOML file, then `RUNWIRE_…` variables, then flags; the later wins.
 
+mod guardrails;
+mod spending;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,13 +15,16 @@ use runwire_engine::drivers::{
     AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions, ExecDriver, ExecOptions, ExternalDriver,
     ExternalOptions, Output,
 };
-use runwire_engine::{Agent, Driver};
+use runwire_engine::{Agent, AgentPolicy, DEADLINE, Driver, OnDeadline, Prices, WaitRule};
 use runwire_server::{Rights, Tokens};
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
 
+use self::guardrails::{GUARDRAIL, GuardrailTable, guardrails};
+use self::spending::{LIMITS, LimitsTable, PRICE, PRICES, PricesTable};
 use crate::cli::{ListenArgs, SyncMode};
-use crate::{duration, size};
+use crate::policy::{RETRY, RetryTable};
+use crate::{duration, policy, size};
 
 /// What the file may say.
 #[derive(Debug, Default, Deserialize)]
@@ -33,8 +39,11 @@ pub struct File {
     #[serde(deserialize_with = "duration::optional")]
     shutdown_grace: Option<Duration>,
     #[serde(deserialize_with = "duration::optional")]
+    orphan_check: Option<Duration>,
+    #[serde(deserialize_with = "duration::optional")]
     stream_max_age: Option<Duration>,
     retention: RetentionTable,
+    prices: Option<PricesTable>,
     agents: BTreeMap<String, AgentTable>,
     tokens: Vec<TokenTable>,
 }
@@ -70,6 +79,15 @@ struct AgentTable {
     driver: String,
     description: Option<String>,
     retention: Option<RetentionTable>,
+    #[serde(default)]
+    limits: LimitsTable,
+    #[serde(default)]
+    guardrails: Vec<GuardrailTable>,
+    retry: Option<RetryTable>,
+    #[serde(default, deserialize_with = "duration::optional")]
+    answer_within: Option<Duration>,
+    on_deadline: Option<DeadlineWord>,
+    deadline_answer: Option<toml::Value>,
     // demo
     #[serde(default, deserialize_with = "duration::optional")]
     pace: Option<Duration>,
@@ -109,6 +127,14 @@ struct AgentTable {
     idempotent: Option<bool>,
     #[serde(default)]
     capabilities: toml::Table,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum DeadlineWord {
+    Deny,
+    Fail,
+    Answer,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -153,14 +179,26 @@ const TOP: &[&str] = &[
     "cors_origins",
     "cancel_grace",
     "shutdown_grace",
+    "orphan_check",
     "stream_max_age",
     "retention",
+    "prices",
     "agents",
     "tokens",
 ];
 const KEEP: &[&str] = &["max_age", "max_runs", "max_bytes"];
 const TOKEN: &[&str] = &["name", "token", "token_env", "runs", "push"];
-const EVERY_AGENT: &[&str] = &["driver", "description", "retention"];
+const EVERY_AGENT: &[&str] = &[
+    "driver",
+    "description",
+    "retention",
+    "retry",
+    "limits",
+    "guardrails",
+    "answer_within",
+    "on_deadline",
+    "deadline_answer",
+];
 const DRIVERS: &[(&str, &[&str])] = &[
     ("demo", &["pace", "repeat"]),
     (
@@ -210,10 +248,14 @@ pub struct Settings {
     pub cancel_grace: Duration,
     /// How long runs have when the server stops.
     pub shutdown_grace: Duration,
+    /// How often runs are looked for that nobody has in hand.
+    pub orphan_check: Duration,
     /// After how long a connection is recycled.
     pub stream_max_age: Option<Duration>,
     /// Which runs it keeps.
     pub retention: Retention,
+    /// What tokens cost.
+    pub prices: Option<Arc<Prices>>,
     /// Its agents.
     pub agents: Vec<Agent>,
     /// Its tokens; `None` when there are none.
@@ -240,9 +282,10 @@ impl Settings {
     }
 
     fn from_file(file: File, flags: &ListenArgs) -> anyhow::Result<Settings> {
+        let prices = file.prices.as_ref().map(PricesTable::prices).transpose()?;
         let mut agents = Vec::new();
         for (id, table) in &file.agents {
-            agents.push(agent(id, table).with_context(|| format!("agents.{id}"))?);
+            agents.push(agent(id, table, prices.is_some()).with_context(|| format!("agents.{id}"))?);
         }
         if agents.is_empty() {
             agents.push(demo_agent());
@@ -258,11 +301,16 @@ impl Settings {
             cors_origins: origins(file.cors_origins)?,
             cancel_grace: file.cancel_grace.unwrap_or(Duration::from_secs(5)),
             shutdown_grace: file.shutdown_grace.unwrap_or(Duration::from_secs(10)),
+            orphan_check: file.orphan_check.unwrap_or(Duration::from_secs(30)),
             stream_max_age: file.stream_max_age,
             retention: retention(&file.retention, &file.agents),
+            prices: prices.map(Arc::new),
             agents,
             tokens: tokens(&file.tokens)?,
         };
+        if settings.orphan_check.is_zero() {
+            bail!("orphan_check: with no time between two looks the server would do nothing else");
+        }
         if settings.stream_max_age.is_some_and(|age| age < Duration::from_secs(1)) {
             bail!("stream_max_age: below 1s a reader would be sent away before it has read anything");
         }
@@ -285,7 +333,25 @@ pub fn demo_agent() -> Agent {
         revision: Some(revision("demo")),
         description: Some("The built-in agent: measures your prompt, and needs no model".to_owned()),
         driver: Arc::new(DemoDriver::default()),
+        policy: AgentPolicy::default(),
     }
+}
+
+/// How an agent's runs wait for answers.
+fn wait_rule(table: &AgentTable) -> anyhow::Result<WaitRule> {
+    if table.answer_within.is_some_and(|within| within.is_zero()) {
+        bail!("answer_within: with no time at all nobody could answer");
+    }
+    let on_deadline = match (table.on_deadline, &table.deadline_answer) {
+        (Some(DeadlineWord::Answer), Some(value)) => OnDeadline::Answer(serde_json::to_value(value)?),
+        (Some(DeadlineWord::Answer), None) => {
+            bail!("`on_deadline` is `answer`, and `deadline_answer` does not say with what")
+        }
+        (_, Some(_)) => bail!("`deadline_answer` is given, and it is used only where `on_deadline` is `answer`"),
+        (Some(DeadlineWord::Fail), None) => OnDeadline::Fail,
+        (Some(DeadlineWord::Deny) | None, None) => OnDeadline::Deny,
+    };
+    Ok(WaitRule { answer_within: table.answer_within, on_deadline })
 }
 
 /// An agent with a table of its own goes by that alone; a table without keys keeps everything.
@@ -311,6 +377,15 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
     if let Some(retention) = table.get("retention").and_then(toml::Value::as_table) {
         known("retention.", retention, KEEP, &["tombstones"])?;
     }
+    if let Some(prices) = table.get("prices").and_then(toml::Value::as_table) {
+        known("prices.", prices, PRICES, &[])?;
+        let models = prices.get("models").and_then(toml::Value::as_array).into_iter().flatten();
+        for (i, model) in models.enumerate() {
+            if let Some(model) = model.as_table() {
+                known(&format!("prices.models[{i}]."), model, PRICE, &[])?;
+            }
+        }
+    }
     for (id, agent) in table.get("agents").and_then(toml::Value::as_table).into_iter().flatten() {
         let Some(agent) = agent.as_table() else { continue };
         let place = format!("agents.{id}.");
@@ -322,6 +397,17 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
         known(&place, agent, EVERY_AGENT, keys)?;
         if let Some(retention) = agent.get("retention").and_then(toml::Value::as_table) {
             known(&format!("{place}retention."), retention, KEEP, &[])?;
+        }
+        if let Some(limits) = agent.get("limits").and_then(toml::Value::as_table) {
+            known(&format!("{place}limits."), limits, LIMITS, &[])?;
+        }
+        for (i, rail) in agent.get("guardrails").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
+            if let Some(rail) = rail.as_table() {
+                known(&format!("{place}guardrails[{i}]."), rail, GUARDRAIL, &[])?;
+            }
+        }
+        if let Some(retry) = agent.get("retry").and_then(toml::Value::as_table) {
+            known(&format!("{place}retry."), retry, RETRY, &[])?;
         }
     }
     for (i, token) in table.get("tokens").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
@@ -353,7 +439,7 @@ fn hint(word: &str, known: &[&str]) -> String {
     }
 }
 
-fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
+fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
     if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
         bail!("the name of an agent is made of letters, digits, `-`, `_` and `.`, because it is part of an address");
     }
@@ -399,9 +485,18 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
         }
     };
     // What the environment holds is no part of the configuration, so a new secret is no new revision.
-    // Nor is what is kept of its runs a part of what it does.
-    let revision = Some(revision(&format!("{:?}", AgentTable { retention: None, ..table.clone() })));
-    Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver })
+    // Nor is what is kept of its runs, when they are tried again, or what they may use, a part of what it does.
+    let table_of_revision =
+        AgentTable { retention: None, retry: None, limits: LimitsTable::default(), ..table.clone() };
+    let revision = Some(revision(&format!("{table_of_revision:?}")));
+    let limits = table.limits.limits(priced).context("limits")?;
+    let policy = AgentPolicy {
+        limits,
+        guardrails: guardrails(&table.guardrails)?,
+        waiting: wait_rule(table)?,
+        ..policy::of(table.retry.as_ref())?
+    };
+    Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver, policy })
 }
 
 fn external(table: &AgentTable) -> anyhow::Result<ExternalDriver> {
@@ -479,6 +574,9 @@ fn tokens(tables: &[TokenTable]) -> anyhow::Result<Option<Tokens>> {
                 .with_context(|| format!("tokens[{i}]: the environment variable {name} is wanted"))?,
             _ => bail!("tokens[{i}]: one of `token` and `token_env` is wanted"),
         };
+        if table.name == DEADLINE {
+            bail!("tokens[{i}]: the name `{DEADLINE}` is that of a deadline which resolved a run; take another");
+        }
         let rights = Rights { all_runs: table.runs == RunsWord::All, push: table.push };
         tokens.add_with(&table.name, &secret, rights).with_context(|| format!("tokens[{i}]"))?;
     }
@@ -513,6 +611,30 @@ mod tests {
     }
 
     #[test]
+    fn how_runs_wait_is_configured_for_each_agent() {
+        let waiting = |keys: &str| {
+            let settings = settings(&format!("[agents.a]\ndriver = \"demo\"\n{keys}"))?;
+            Ok::<_, anyhow::Error>(settings.agents[0].policy.waiting.clone())
+        };
+        assert_eq!(waiting("").unwrap(), WaitRule::default());
+        let rule = waiting("answer_within = \"2h\"\non_deadline = \"answer\"\ndeadline_answer = { approved = false }");
+        let answer = OnDeadline::Answer(serde_json::json!({ "approved": false }));
+        assert_eq!(rule.unwrap(), WaitRule { answer_within: Some(Duration::from_secs(7200)), on_deadline: answer });
+        assert_eq!(waiting("on_deadline = \"fail\"").unwrap().on_deadline, OnDeadline::Fail);
+        for (keys, says) in [
+            ("on_deadline = \"answer\"", "does not say with what"),
+            ("deadline_answer = 1", "only where `on_deadline` is `answer`"),
+            ("answer_within = \"0s\"", "nobody could answer"),
+            ("on_deadlin = \"deny\"", "did you mean `on_deadline`?"),
+        ] {
+            let error = format!("{:#}", waiting(keys).unwrap_err());
+            assert!(error.contains(says), "{keys}: {error}");
+        }
+        let named = settings("[[tokens]]\nname = \"deadline\"\ntoken = \"x\"").err().unwrap();
+        assert!(format!("{named:#}").contains("take another"));
+    }
+
+    #[test]
     fn an_empty_file_serves_the_demo_agent_on_loopback() {
         let settings = settings("").unwrap();
         assert_eq!(settings.listen.to_string(), "127.0.0.1:7171");
@@ -539,6 +661,7 @@ mod tests {
             ("[agents.a]\ndriver = \"agui\"\nulr = \"http://x/\"", "`agents.a.ulr`", "`url`"),
             ("[agents.a]\ndriver = \"demo\"\npacee = \"1s\"", "`agents.a.pacee`", "`pace`"),
             ("[agents.a]\ndriver = \"agiu\"", "`agiu`", "`agui`"),
+            ("[agents.a]\ndriver = \"demo\"\nretry = { attempts = 2 }", "`agents.a.retry.attempts`", "`max_attempts`"),
             ("[agents.a]\ndriver = \"exec\"\ncomand = [\"x\"]", "`agents.a.comand`", "`command`"),
             ("[[tokens]]\nname = \"a\"\ntokn = \"t\"", "`tokens[0].tokn`", "`token`"),
         ] {
@@ -550,6 +673,8 @@ mod tests {
             error("[agents.a]\ndriver = \"demo\"\nretention = { tombstones = \"1d\" }")
                 .contains("a.retention.tombstones`")
         );
+        assert!(error("[[prices.models]]\nmodle = \"m\"").contains("`prices.models[0].modle` (did you mean `model`?)"));
+        assert!(error("[agents.a]\ndriver = \"demo\"\nlimits = { token = 1 }").contains("(did you mean `tokens`?)"));
         assert!(error("[agents.a]\ndriver = \"demo\"\nurl = \"http://x/\"").contains("`agents.a.url`"));
     }
 
@@ -562,6 +687,10 @@ mod tests {
             ("[retention]\nmax_bytes = \"much\"", "`much`"),
             ("[retention]\nmax_runs = -1", "max_runs"),
             ("stream_max_age = \"0s\"", "stream_max_age"),
+            ("orphan_check = \"0s\"", "orphan_check"),
+            ("[agents.a]\ndriver = \"demo\"\nretry = { max_attempts = 0 }", "retry.max_attempts"),
+            ("[agents.a]\ndriver = \"demo\"\nretry = { backoff = \"2s\", max_backoff = \"1s\" }", "retry.max_backoff"),
+            ("[agents.a]\ndriver = \"demo\"\nretry = { codes = [\"MODEL\"] }", "MODEL_ERROR"),
             ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nidle_timeout = \"0s\"", "idle_timeout"),
             ("[agents.\"a/b\"]\ndriver = \"demo\"", "agents.a/b"),
             ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\nfirst_event_timeout = \"0s\"", "first_event_timeout"),
@@ -597,6 +726,21 @@ mod tests {
             ("[[tokens]]\nname = \"a\"\ntoken = \"\"", "empty"),
             ("[[tokens]]\nname = \"a\"\ntoken = \"t\"\nruns = \"some\"", "some"),
             ("cors_origins = [\"localhost\"]", "`localhost`"),
+            (
+                "[agents.a]\ndriver = \"demo\"\n[[agents.a.guardrails]]\nname = \"g\"\non = [\"input\"]\naction = \"stop\"",
+                "guardrails[0]",
+            ),
+            (
+                "[agents.a]\ndriver = \"demo\"\n[[agents.a.guardrails]]\nname = \"g\"\non = [\"input\"]\npattern = \"(\"\n\
+                 action = \"warn\"",
+                "guardrails[0]: pattern",
+            ),
+            ("[prices]\ncurrency = \"dollars\"", "`dollars`"),
+            ("[[prices.models]]\nmodel = \"m\"\ninput = 0.5\noutput = 1", "prices.models[0]: input"),
+            ("[[prices.models]]\nmodel = \"m\"\ninput = \"-1\"\noutput = 1", "`-1`"),
+            ("[[prices.models]]\nmodel = \"*m\"\ninput = 1\noutput = 1", "`*m`"),
+            ("[agents.a]\ndriver = \"demo\"\nlimits = { cost = \"1\" }", "agents.a: limits: cost"),
+            ("[agents.a]\ndriver = \"demo\"\nlimits = { tokens = 0 }", "tokens"),
         ] {
             let error = error(text);
             assert!(error.contains(says), "{says}: {error}");
@@ -618,10 +762,34 @@ mod tests {
     }
 
     #[test]
+    fn prices_and_limits_are_amounts_that_stay_exact() {
+        let text = "[prices]\ncurrency = \"EUR\"\n[[prices.models]]\nmodel = \"m*\"\ninput = \"0.1\"\noutput = 3\n\
+                    [agents.a]\ndriver = \"demo\"\nlimits = { cost = \"0.30\", duration = \"5m\", tokens = 7 }";
+        let settings = settings(text).unwrap();
+        let limits = &settings.agents[0].policy.limits;
+        assert_eq!(limits.cost.map(|cost| cost.to_string()), Some("0.30".to_owned()));
+        assert_eq!(
+            (limits.duration, limits.tokens, limits.model_calls),
+            (Some(Duration::from_secs(300)), Some(7), None)
+        );
+        assert_eq!(settings.prices.unwrap().currency(), "EUR");
+    }
+
+    #[test]
     fn what_is_kept_of_an_agents_runs_is_no_part_of_its_revision() {
         let revision = |text: &str| settings(text).unwrap().agents[0].revision.clone();
         let agent = "[agents.a]\ndriver = \"demo\"\n";
         assert_eq!(revision(agent), revision(&format!("{agent}retention = {{ max_runs = 1 }}")));
+    }
+
+    #[test]
+    fn an_agents_failures_are_tried_again_as_its_table_says_and_by_default_not() {
+        let retry = |text: &str| settings(text).unwrap().agents[0].policy.retry.clone();
+        assert_eq!(retry("[agents.a]\ndriver = \"demo\"").max_attempts, 1);
+        let text = "[agents.a]\ndriver = \"demo\"\n[agents.a.retry]\nmax_attempts = 4\nbackoff = \"2m\"\ncodes = [\"TIMEOUT\"]";
+        let policy = retry(text);
+        assert_eq!((policy.max_attempts, policy.max_backoff), (4, Duration::from_secs(120)));
+        assert_eq!(policy.codes, Some(vec![runwire_frame::ErrorCode::Timeout]));
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub async fn tail(args: TailArgs) -> anyhow::Result<Exit> {
 }
 
 /// `exit` is for a stream that has nothing left to say.
-async fn follow_frames(
+pub(crate) async fn follow_frames(
     mut frames: FrameStream,
     json: bool,
     until_suspended: bool,

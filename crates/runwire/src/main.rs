@@ -9,8 +9,10 @@ mod demo;
 mod duration;
 mod exit;
 mod follow;
+mod policy;
 mod printer;
 mod prune;
+mod resume;
 mod runs;
 mod schema;
 mod serve;
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
                 None => runs::run(args).await,
             },
             Command::Cancel(args) => cancel::run(args).await,
+            Command::Resume(args) => resume::run(args).await,
             Command::Schema(args) => schema::run(args),
             Command::Check(args) => check::run(args).await,
             Command::VerifyLog(args) => verify_log::run(args),

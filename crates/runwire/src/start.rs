@@ -8,7 +8,7 @@ use crate::cli::SyncMode;
 use crate::config::Settings;
 use crate::signals;
 
-/// Opens the store, brings what was left behind to its end, listens and serves.
+/// Opens the store, goes on with what was left behind or ends it, listens and serves.
 pub async fn start(settings: Settings) -> anyhow::Result<Server> {
     signals::survive_file_size_limit();
     let sync = match settings.sync {
@@ -20,7 +20,12 @@ pub async fn start(settings: Settings) -> anyhow::Result<Server> {
         stream_max_age: settings.stream_max_age,
         ..ServerOptions::default()
     };
-    let engine = EngineOptions { cancel_grace: settings.cancel_grace, retention: settings.retention };
+    let engine = EngineOptions {
+        cancel_grace: settings.cancel_grace,
+        orphan_check: settings.orphan_check,
+        retention: settings.retention,
+        prices: settings.prices,
+    };
     let setup = Setup::new(settings.agents)
         .listen(settings.listen)
         .store(settings.store)

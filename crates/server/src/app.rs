@@ -10,12 +10,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::{Principal, Tokens};
 use crate::history_reader::Histories;
+use crate::keep_alive::KeepAlives;
 use crate::problem::Problem;
 
 /// How the server talks to its clients.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// After so long without anything to send, a stream gets a comment and a WebSocket a ping. Default 15 s.
+    /// A stream gets a comment after so long without anything to send, at the latest, and a WebSocket a ping so often; each
+    /// connection at moments of its own. Not zero. Default 15 s.
     pub keep_alive: Duration,
     /// A WebSocket peer that answers no ping for so long is gone, and so is any peer whose socket takes nothing for so
     /// long. Default 45 s.
@@ -62,6 +64,8 @@ pub(crate) struct Inner {
     pub engine: Engine,
     pub tokens: Option<Tokens>,
     pub options: ServerOptions,
+    /// When streams and WebSockets get a sign of life.
+    pub keep_alives: KeepAlives,
     /// Cancelled when connections have to end: streams finish the frame that they are at.
     pub closing: CancellationToken,
     /// What is kept of the histories of sessions, so that not every reader pays for reading all of them.
@@ -78,6 +82,7 @@ impl App {
             inner: Arc::new(Inner {
                 engine,
                 tokens,
+                keep_alives: KeepAlives::new(options.keep_alive),
                 options,
                 closing: CancellationToken::new(),
                 histories: Histories::default(),

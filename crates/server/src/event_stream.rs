@@ -12,10 +12,11 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use runwire_agui::SseEncoder;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::app::App;
+use crate::keep_alive::KeepAlive;
 
 /// Where the events of a stream come from.
 pub(crate) trait Source: Send + 'static {
@@ -45,9 +46,8 @@ pub(crate) enum StreamError {
 struct Sending<S> {
     source: S,
     first: Option<Bytes>,
-    keep_alive: Duration,
-    /// Elapses when a comment is due.
-    silence: Pin<Box<Sleep>>,
+    /// When a comment is due.
+    keep_alive: KeepAlive,
     ends_at: Option<Instant>,
     /// Elapses at `ends_at`.
     old: Option<Pin<Box<Sleep>>>,
@@ -75,8 +75,7 @@ fn respond_until(app: &App, source: impl Source, max_age: Option<Duration>) -> R
     let sending = Sending {
         source,
         first: Some(first.into()),
-        keep_alive: options.keep_alive,
-        silence: Box::pin(sleep(options.keep_alive)),
+        keep_alive: app.inner.keep_alives.begin(),
         ends_at,
         old: ends_at.map(|end| Box::pin(sleep_until(end))),
         closed: Box::pin(closing.clone().cancelled_owned()),
@@ -99,7 +98,6 @@ impl<S: Source> Sending<S> {
         if self.closing.is_cancelled() || self.ends_at.is_some_and(|end| Instant::now() >= end) {
             return None;
         }
-        self.silence.as_mut().reset(Instant::now() + self.keep_alive);
         let old = async {
             match &mut self.old {
                 Some(old) => old.await,
@@ -109,7 +107,10 @@ impl<S: Source> Sending<S> {
         tokio::select! {
             biased;
             next = self.source.next() => match next {
-                Ok(chunk) => chunk.map(Ok),
+                Ok(chunk) => {
+                    self.keep_alive.sent();
+                    chunk.map(Ok)
+                }
                 Err(error) => {
                     tracing::error!(%error, "a stream was cut");
                     Some(Err(error))
@@ -117,7 +118,7 @@ impl<S: Source> Sending<S> {
             },
             () = &mut self.closed => None,
             () = old => None,
-            () = &mut self.silence => {
+            () = self.keep_alive.due() => {
                 let mut comment = Vec::new();
                 SseEncoder::encode_comment(&mut comment, "");
                 Some(Ok(comment.into()))

@@ -195,6 +195,13 @@ impl From<CreateRunError> for Problem {
             CreateRunError::AnswerTooLate { .. } => {
                 Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Answer too late", detail)
             }
+            CreateRunError::AnswerBreaksSchema { run_id, interrupt, path, expected } => {
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Answer breaks its schema", detail)
+                    .with("run_id", run_id)
+                    .with("interrupt_id", interrupt)
+                    .with("path", path)
+                    .with("expected", expected)
+            }
             CreateRunError::ShuttingDown => Problem::unavailable(&detail),
             error @ (CreateRunError::Create(_)
             | CreateRunError::Exchange(_)

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::auth::bearer;
 use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
-use crate::{agui, connect, executor, frame_stream, prune, runs, session_stream, sessions, websocket};
+use crate::{agui, connect, executor, frame_stream, prune, resume, runs, session_stream, sessions, websocket};
 
 /// All routes of the server.
 pub fn router(app: App) -> Router {
@@ -38,6 +38,7 @@ pub fn router(app: App) -> Router {
         .route("/v2/runs/{id}/heartbeat", post(executor::heartbeat))
         .route("/v2/runs/{id}/agui", get(agui::follow))
         .route("/v2/runs/{id}/cancel", post(runs::cancel))
+        .route("/v2/runs/{id}/resume", post(resume::resume))
         .route("/v2/runs/{id}/segments/{segment}/payload", get(runs::payload))
         .route("/v2/sessions/{id}", get(sessions::get))
         .route("/v2/sessions/{id}/stream", get(session_stream::stream))
@@ -95,6 +96,7 @@ async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
             "push": "POST /v2/runs/{id}/frames",
             "prune": "POST /v2/runs/prune",
             "cancel": "POST /v2/runs/{id}/cancel",
+            "resume": "POST /v2/runs/{id}/resume",
             "payload": "GET /v2/runs/{id}/segments/{segment}/payload",
             "session": "GET /v2/sessions/{id}",
             "session_stream": "GET /v2/sessions/{id}/stream",
@@ -111,7 +113,7 @@ async fn healthz() -> Response {
 
 /// The store takes and gives what it is asked.
 async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
-    match app.store().health() {
+    match app.store().ready().await {
         Ok(()) => Ok(Json(json!({ "status": "ready" })).into_response()),
         Err(error) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not ready", error.reason())),
     }

@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::auth::Principal;
 use crate::openness::{Checked, JsonBody};
 use crate::problem::Problem;
+use crate::resume;
 
 /// The body of `POST /v2/runs`.
 #[derive(Debug, Deserialize)]
@@ -111,7 +112,7 @@ fn decode_input(input: Value, what: &str) -> Result<RunAgentInput, Problem> {
 }
 
 /// What goes into a log has to come out of it again.
-fn check_depth(body: &[u8]) -> Result<(), Problem> {
+pub(crate) fn check_depth(body: &[u8]) -> Result<(), Problem> {
     if json_depth(body) > MAX_VALUE_DEPTH {
         return Err(Problem::unprocessable(format!("the body nests more than {MAX_VALUE_DEPTH} levels of JSON")));
     }
@@ -175,7 +176,8 @@ pub(crate) async fn get(
     principal: Principal,
     Checked(Path(run_id)): Checked<Path<String>>,
 ) -> Result<Response, Problem> {
-    Ok(Json(app.visible_run(&principal, &run_id).await?).into_response())
+    let record = app.visible_run(&principal, &run_id).await?;
+    Ok(Json(resume::told(&app, record).await?).into_response())
 }
 
 /// `POST /v2/runs/{id}/cancel`: 202 while the run is being stopped, 200 when it has ended.

@@ -39,7 +39,7 @@ pub enum StartError {
     #[error(transparent)]
     Store(#[from] OpenError),
     /// What an earlier server left behind cannot be seen to.
-    #[error("runs that were left behind cannot be brought to their end: {0}")]
+    #[error("what was left behind cannot be gone on with: {0}")]
     Recover(#[from] RecoverError),
     /// The address cannot be had.
     #[error("{address} cannot be listened on: {error}")]
@@ -111,7 +111,7 @@ impl Setup {
         Setup { server_options: options, ..self }
     }
 
-    /// Opens the store, brings what was left behind to its end, listens and serves.
+    /// Opens the store, goes on with what was left behind or ends it, listens and serves.
     ///
     /// # Errors
     /// [`StartError`].
@@ -124,6 +124,8 @@ impl Setup {
         let engine = Engine::new(store.clone(), self.agents, self.engine_options);
         let recovered = engine.recover().await?;
         engine.sweep_regularly();
+        engine.watch_for_orphans();
+        engine.watch_deadlines();
         let not_listening = |error| StartError::Listen { address: self.listen, error };
         let listener = TcpListener::bind(self.listen).await.map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;

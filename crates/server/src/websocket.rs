@@ -113,6 +113,14 @@ struct Connection {
     stream: SplitStream<WebSocket>,
 }
 
+/// The first message came too late. Nothing is wrong with the token, which nobody has seen: what was slow is the line or one
+/// of its ends, so the same message may be in time at the next attempt. That tells a client this 4401 from the others.
+fn late(deadline: Duration) -> Close {
+    let message = format!("the first message did not come within {deadline:?}");
+    let error = ErrorData { code: ErrorCode::AuthFailed, message, retryable: true, extra: Map::new() };
+    Close::With(CloseCode::AuthFailed.as_u16(), Some(Box::new(error)))
+}
+
 /// Retention removed the run: no cursor can be served (G7).
 fn removed(tombstone: &Tombstone) -> Close {
     let extra = Map::from_iter([
@@ -151,7 +159,6 @@ impl Connection {
 
     async fn first_message(&mut self) -> Result<FirstMessage, Close> {
         let deadline = self.app.options().first_message;
-        let auth = |message: String| Close::error(CloseCode::AuthFailed, ErrorCode::AuthFailed, message);
         let read = timeout(deadline, async {
             loop {
                 match self.stream.next().await {
@@ -163,7 +170,7 @@ impl Connection {
             }
         });
         let text = match read.await {
-            Err(_) => return Err(auth(format!("the first message did not come within {deadline:?}"))),
+            Err(_) => return Err(late(deadline)),
             Ok(None) => return Err(Close::Gone),
             Ok(Some(text)) => text,
         };
@@ -221,7 +228,7 @@ impl Connection {
     async fn send_frames(&mut self, mut tail: Tail) -> Close {
         let options = self.app.options().clone();
         let closing = self.app.inner.closing.clone();
-        let mut ping = tokio::time::interval_at(Instant::now() + options.keep_alive, options.keep_alive);
+        let mut ping = self.app.inner.keep_alives.begin();
         let mut heard = Instant::now();
         let ends_at = options.stream_max_age.map(|age| Instant::now() + age);
         loop {
@@ -240,7 +247,7 @@ impl Connection {
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return Close::Gone,
                     Some(Ok(_)) => heard = Instant::now(),
                 },
-                _ = ping.tick() => {
+                () = ping.due() => {
                     if heard.elapsed() > options.gone_after {
                         return Close::Gone;
                     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::ErrorCode;
 
@@ -135,6 +136,30 @@ pub enum StorageFailure {
         /// What SQLite said.
         reason: String,
     },
+    /// The file or its write-ahead log was deleted, replaced or cut short under this process. Nothing is written as long as
+    /// that is so: it would be lost.
+    #[error(
+        "{what} under this server, so the store {} takes nothing more: that would be lost. Put back what was there, or stop the server and restore the store from a backup",
+        path.display()
+    )]
+    Changed {
+        /// The store's file.
+        path: PathBuf,
+        /// Which file, and what became of it.
+        what: String,
+    },
+    /// What is to be written has waited too long. It goes on waiting, unless it was given up by whoever asked for it: nothing
+    /// of that was kept.
+    #[error(
+        "the store {} has taken nothing for {} s. Another program may have locked it, a backup or a SQLite shell for instance, or its disk does not answer: see what holds it up. What waits is written as soon as it can be",
+        path.display(), waited.as_secs()
+    )]
+    Stuck {
+        /// The store's file.
+        path: PathBuf,
+        /// How long the oldest of it has waited.
+        waited: Duration,
+    },
     /// The store was closed, by [`Store::close`](crate::Store::close) or because its last clone was dropped.
     #[error("the store is closed; open it again to go on")]
     Closed,
@@ -146,6 +171,8 @@ impl StorageFailure {
         match self {
             StorageFailure::Full { .. } => "the store is full",
             StorageFailure::Io { .. } => "the store failed",
+            StorageFailure::Changed { .. } => "the store's file was changed from outside",
+            StorageFailure::Stuck { .. } => "the store takes nothing at the moment",
             StorageFailure::Closed => "the store is closed",
         }
     }

@@ -9,6 +9,7 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use crate::error::StorageFailure;
 use crate::schema;
+use crate::standing::Standing;
 
 /// A fixed set of read-only connections, lent out one a read.
 ///
@@ -17,16 +18,18 @@ use crate::schema;
 #[derive(Debug)]
 pub(crate) struct Readers {
     path: PathBuf,
+    standing: Arc<Standing>,
     turns: Arc<Semaphore>,
     /// As many as `turns` has permits, less those that are lent; `None` once closed.
     idle: Mutex<Option<Vec<Connection>>>,
 }
 
 impl Readers {
-    pub(crate) fn open(path: &Path, count: usize) -> rusqlite::Result<Readers> {
+    pub(crate) fn open(path: &Path, count: usize, standing: Arc<Standing>) -> rusqlite::Result<Readers> {
         let connections = (0..count).map(|_| schema::open_reader(path)).collect::<rusqlite::Result<Vec<_>>>()?;
         Ok(Readers {
             path: path.to_owned(),
+            standing,
             turns: Arc::new(Semaphore::new(count)),
             idle: Mutex::new(Some(connections)),
         })
@@ -69,11 +72,16 @@ impl Readers {
             // Dropped after the loan below, so whoever gets the turn finds the connection back.
             let _turn = turn;
             let loan = Loan::take(&readers).ok_or(StorageFailure::Closed)?;
-            read(loan.connection()).map_err(|error| {
+            let answer = read(loan.connection());
+            // Afterwards: what was read before the file was cut short is right, and what is beyond its end are zeros.
+            let whole =
+                readers.standing.whole().inspect_err(|failure| tracing::error!(%failure, "a read is of no worth"));
+            let answer = answer.map_err(|error| {
                 let failure = StorageFailure::from_sqlite(&readers.path, &error);
                 tracing::error!(%error, "a read from the store failed");
                 failure
-            })
+            });
+            whole.and(answer)
         })
     }
 
@@ -138,12 +146,19 @@ mod tests {
 
     use super::*;
 
+    fn written(path: &Path) -> Connection {
+        let writer = Connection::open(path).unwrap();
+        writer.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE some (thing TEXT)").unwrap();
+        writer
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn g8_a_read_that_nobody_polls_keeps_no_other_from_its_turn() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("some.db");
-        Connection::open(&path).unwrap().execute_batch("CREATE TABLE some (thing TEXT)").unwrap();
-        let readers = Arc::new(Readers::open(&path, 1).unwrap());
+        let _writer = written(&path);
+        let standing = Arc::new(Standing::of(&path).unwrap());
+        let readers = Arc::new(Readers::open(&path, 1, standing).unwrap());
 
         let (let_go, held) = mpsc::channel::<()>();
         let (begun, has_begun) = tokio::sync::oneshot::channel();
@@ -176,8 +191,10 @@ mod tests {
     async fn a_read_that_is_given_up_while_it_waits_takes_no_turn() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("some.db");
-        Connection::open(&path).unwrap().execute_batch("CREATE TABLE some (thing TEXT)").unwrap();
-        let readers = Arc::new(Readers::open(&path, 1).unwrap());
+        let _writer = written(&path);
+        let standing = Arc::new(Standing::of(&path).unwrap());
+        let readers = Arc::new(Readers::open(&path, 1, standing).unwrap());
+
         let turn = Arc::clone(&readers.turns).acquire_owned().await.unwrap();
         for _ in 0..10 {
             let given_up = tokio::time::timeout(Duration::ZERO, readers.read(|_| Ok(()))).await;

@@ -157,7 +157,8 @@ pub(crate) fn update(conn: &Connection, run: i64, update: &RunUpdate) -> rusqlit
         "UPDATE runs SET status = coalesce(?2, status), attempt = coalesce(?3, attempt),
                          started_at = coalesce(?4, started_at), ended_at = coalesce(?5, ended_at),
                          usage = coalesce(?6, usage), cost = coalesce(?7, cost),
-                         failure = coalesce(?8, failure)
+                         failure = coalesce(?8, failure),
+                         wakes_at = iif(?9, ?10, wakes_at)
          WHERE id = ?1",
     )?
     .execute(params![
@@ -169,6 +170,8 @@ pub(crate) fn update(conn: &Connection, run: i64, update: &RunUpdate) -> rusqlit
         text(&update.usage),
         text(&update.cost),
         text(&update.failure),
+        update.wakes_at.is_some(),
+        update.wakes_at.flatten(),
     ])?;
     Ok(())
 }
@@ -207,6 +210,24 @@ pub(crate) fn unfinished(conn: &Connection) -> rusqlite::Result<Vec<RunRecord>> 
     ))?
     .query_map([], record)?
     .collect()
+}
+
+/// The runs that were to be looked at by now, those first that are due for longest.
+pub(crate) fn due(conn: &Connection, now: i64, most: usize) -> rusqlite::Result<Vec<RunRecord>> {
+    conn.prepare_cached(&format!(
+        "SELECT {COLUMNS} {FROM} WHERE runs.wakes_at <= ?1 AND runs.ended_at IS NULL
+         ORDER BY runs.wakes_at, runs.id LIMIT ?2"
+    ))?
+    .query_map(params![now, most.min(MAX_LISTED) as i64], record)?
+    .collect()
+}
+
+/// Changes when a run is due whose last frame is `head`: whoever has written to it meanwhile knows better.
+pub(crate) fn put_off(conn: &Connection, run_id: &str, head: u64, wakes_at: Option<i64>) -> rusqlite::Result<bool> {
+    let changed = conn
+        .prepare_cached("UPDATE runs SET wakes_at = ?3 WHERE run_id = ?1 AND head = ?2 AND ended_at IS NULL")?
+        .execute(params![run_id, i64::try_from(head).unwrap_or(i64::MAX), wakes_at])?;
+    Ok(changed > 0)
 }
 
 pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Vec<RunRecord>> {

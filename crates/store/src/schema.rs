@@ -8,13 +8,14 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::error::OpenError;
+use crate::standing::WAL_KEPT_BYTES;
 use crate::store::{StoreOptions, Sync};
 
 /// Marks a SQLite file as a Runwire store ("RWir"), so that another program's database is never written to.
 const APPLICATION_ID: i32 = 0x5257_6972;
 
 /// The schema that this version writes, and the latest that it reads. A store of an earlier one is brought up to it.
-const SCHEMA_VERSION: i64 = 2;
+const SCHEMA_VERSION: i64 = 3;
 
 /// The tables of each schema version, in the order in which they came.
 const TABLES: [(i64, &str); 9] = [
@@ -143,6 +144,19 @@ UPDATE runs SET bytes =
 INSERT INTO upkeep SELECT id FROM runs WHERE ended_at IS NOT NULL AND head - oldest >= 255;
 ";
 
+// The third: when a suspended run has to be looked at, in milliseconds since the Unix epoch.
+//
+// In a store of an earlier version the logs know, and whoever looks at a run that is due corrects what is here: so each
+// suspended one is due once.
+const VERSION_3: &str = "
+ALTER TABLE runs ADD COLUMN wakes_at INTEGER;
+CREATE INDEX runs_waking ON runs (wakes_at, id) WHERE wakes_at IS NOT NULL;
+UPDATE runs SET wakes_at = 0 WHERE status = 'suspended' AND ended_at IS NULL;
+";
+
+/// The steps from one version to the next, each with the version that it leads to.
+const STEPS: [(i64, &str); 2] = [(2, VERSION_2), (3, VERSION_3)];
+
 /// Opens the connection that writes, creating the store if the file is absent or empty.
 ///
 /// The caller holds the store's lock. A file that is refused is not changed.
@@ -160,9 +174,8 @@ pub(crate) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connect
     if application_id == 0 && tables.is_empty() {
         create(&mut conn).map_err(sqlite)?;
     } else if application_id == APPLICATION_ID {
-        if check(path, &conn, &tables)? == 1 {
-            to_version_2(&mut conn).map_err(sqlite)?;
-        }
+        let found = check(path, &conn, &tables)?;
+        upgrade(&mut conn, found).map_err(sqlite)?;
     } else {
         return Err(OpenError::NotAStore { path: path.to_owned() });
     }
@@ -182,10 +195,12 @@ pub(crate) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connect
     };
     conn.pragma_update(None, "synchronous", synchronous).map_err(sqlite)?;
     // After a burst the log would otherwise keep its largest size for ever.
-    conn.pragma_update_and_check(None, "journal_size_limit", 64 * 1024 * 1024, |_| Ok(())).map_err(sqlite)?;
+    conn.pragma_update_and_check(None, "journal_size_limit", WAL_KEPT_BYTES as i64, |_| Ok(())).map_err(sqlite)?;
     if let Some(max_bytes) = options.max_bytes {
         limit(&conn, max_bytes).map_err(sqlite)?;
     }
+    // The first read opens the write-ahead log, so that from here on both files are there.
+    conn.query_row("SELECT schema_version FROM meta", [], |_| Ok(())).map_err(sqlite)?;
     Ok(conn)
 }
 
@@ -195,6 +210,9 @@ pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let conn = Connection::open_with_flags(path, flags)?;
     prepare(&conn)?;
     conn.pragma_update(None, "query_only", true)?;
+    // SQLite opens the write-ahead log with the first read, by its name. That must not be at a time when another file may
+    // have it.
+    conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(conn)
 }
 
@@ -246,17 +264,24 @@ fn table_names(conn: &Connection) -> rusqlite::Result<Vec<String>> {
 fn create(conn: &mut Connection) -> rusqlite::Result<()> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tx.execute_batch(VERSION_1)?;
-    tx.execute_batch(VERSION_2)?;
+    for (_, step) in STEPS {
+        tx.execute_batch(step)?;
+    }
     tx.execute("INSERT INTO meta (schema_version) VALUES (?1)", [SCHEMA_VERSION])?;
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;
     tx.commit()
 }
 
 /// In one transaction, so that a crash leaves the store as it was.
-fn to_version_2(conn: &mut Connection) -> rusqlite::Result<()> {
+fn upgrade(conn: &mut Connection, found: i64) -> rusqlite::Result<()> {
+    if found >= SCHEMA_VERSION {
+        return Ok(());
+    }
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    tx.execute_batch(VERSION_2)?;
-    tx.execute("UPDATE meta SET schema_version = 2", [])?;
+    for (_, step) in STEPS.iter().filter(|(version, _)| *version > found) {
+        tx.execute_batch(step)?;
+    }
+    tx.execute("UPDATE meta SET schema_version = ?1", [SCHEMA_VERSION])?;
     tx.commit()
 }
 

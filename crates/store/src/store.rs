@@ -17,13 +17,15 @@ use crate::frames::{self, PageLimits};
 use crate::live::Registry;
 use crate::lock::StoreLock;
 use crate::page_cache::PageCache;
+use crate::probe::Probe;
 use crate::readers::Readers;
 use crate::record::{Added, Created, ExchangeRecord, NewRun, Payload, RunFilter, RunRecord, SessionRecord, Tombstone};
 use crate::retention::{Found, Removable};
 use crate::sessions::SessionWatches;
+use crate::standing::Standing;
 use crate::tail::Tail;
 use crate::upkeep::{Signal, Upkeep};
-use crate::writer::{Health, Queue, Request, Writer};
+use crate::writer::{Health, Queue, Request, Writer, in_time};
 use crate::{retention, runs, schema};
 
 /// How many reads of the file run at the same time.
@@ -95,6 +97,7 @@ struct Inner {
     health: Arc<Health>,
     upkeep: Arc<Signal>,
     readers: Arc<Readers>,
+    probe: Arc<Probe>,
     pages: Arc<PageCache>,
     registry: Arc<Registry>,
     sessions: Arc<SessionWatches>,
@@ -121,14 +124,21 @@ impl Store {
     pub fn open(path: &Path, options: StoreOptions) -> Result<Store, OpenError> {
         let lock = StoreLock::acquire(path)?;
         let connection = schema::open_writer(path, &options)?;
-        let readers = Readers::open(path, READERS).map_err(|error| OpenError::from_sqlite(path, &error))?;
-        let tidying = schema::open_reader(path).map_err(|error| OpenError::from_sqlite(path, &error))?;
+        let standing = Arc::new(Standing::of(path).map_err(|error| OpenError::from_io(path, &error))?);
+        let sqlite = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
+        let readers = Readers::open(path, READERS, Arc::clone(&standing)).map_err(sqlite)?;
+        let tidying = schema::open_reader(path).map_err(sqlite)?;
+        let probing = schema::open_reader(path).map_err(sqlite)?;
         let queue = Arc::new(Queue::default());
         let health = Arc::new(Health::default());
-        let writer =
-            Writer { path: path.to_owned(), connection, queue: Arc::clone(&queue), health: Arc::clone(&health) }
-                .spawn()
-                .map_err(|error| OpenError::from_io(path, &error))?;
+        let writer = Writer {
+            path: path.to_owned(),
+            connection,
+            queue: Arc::clone(&queue),
+            health: Arc::clone(&health),
+            standing: Arc::clone(&standing),
+        };
+        let writer = writer.spawn().map_err(|error| OpenError::from_io(path, &error))?;
         let signal = Arc::new(Signal::default());
         let upkeep = Upkeep { connection: tidying, queue: Arc::clone(&queue), signal: Arc::clone(&signal) }.spawn();
         let upkeep = match upkeep {
@@ -148,6 +158,7 @@ impl Store {
                 health,
                 upkeep: signal,
                 readers: Arc::new(readers),
+                probe: Arc::new(Probe::new(path.to_owned(), standing, probing)),
                 pages: Arc::new(PageCache::new(options.page_cache_bytes)),
                 registry: Arc::new(Registry::new(PageLimits {
                     frames: options.tail_frames,
@@ -172,13 +183,28 @@ impl Store {
         &self.inner.path
     }
 
-    /// Whether the store can write: the failure of the last transaction, if it failed, or `Closed`.
+    /// Whether the store can write: the failure of the last transaction, if it failed, `Stuck` when what is to be written
+    /// waits for more than a second, or `Closed`.
     ///
     /// # Errors
     ///
     /// That failure. It clears itself with the next transaction that succeeds; `Closed` never does.
     pub fn health(&self) -> Result<(), StorageFailure> {
-        self.inner.health.get()
+        self.inner.health.get(&self.inner.path, &self.inner.queue)
+    }
+
+    /// Whether the store can write, as [`Store::health`] has it, and read: a few rows are read, once a second at most
+    /// however often this is called, and that they do not come back within a second is a failure too. Nor is it ready when
+    /// its file is not there any more, or is another one, or shorter than it was.
+    ///
+    /// Dropping the future stops nothing that is read.
+    ///
+    /// # Errors
+    ///
+    /// The failure.
+    pub async fn ready(&self) -> Result<(), StorageFailure> {
+        self.health()?;
+        self.inner.probe.ask().await
     }
 
     /// How many transactions were committed since the store was opened. Each took whatever waited, over all runs, so
@@ -371,6 +397,30 @@ impl Store {
         self.read_with(runs::unfinished).await
     }
 
+    /// The runs that were to be looked at by now ([`RunUpdate::wakes_at`](crate::RunUpdate::wakes_at)), at most `most` of
+    /// them (at most 1000), those first that are due for longest. `now` is in milliseconds since the Unix epoch.
+    ///
+    /// An index holds the runs that have such a time, so this costs what it finds, however many runs there are.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn due(&self, now: i64, most: usize) -> Result<Vec<RunRecord>, ReadError> {
+        self.read_with(move |conn| runs::due(conn, now, most)).await
+    }
+
+    /// Changes when a run is due, or that it is, as long as its last frame is `head`. Says whether it was.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn put_off(&self, run_id: &str, head: u64, wakes_at: Option<i64>) -> Result<bool, ReadError> {
+        let run_id = run_id.to_owned();
+        let written: Result<bool, StorageFailure> =
+            self.write(move |conn| Ok(Ok(runs::put_off(conn, &run_id, head, wakes_at)?))).await;
+        Ok(written?)
+    }
+
     /// One session.
     ///
     /// # Errors
@@ -437,9 +487,9 @@ impl Store {
         F: FnMut(&Connection) -> rusqlite::Result<Result<T, E>> + Send + 'static,
     {
         let (request, answer) = Request::new(write);
+        let claim = request.claim();
         self.inner.queue.push(Box::new(request))?;
-        // The other end is dropped unanswered only when the writer is gone.
-        answer.await.unwrap_or_else(|_| Err(StorageFailure::Closed.into()))
+        in_time(&self.inner.path, &claim, answer).await
     }
 
     async fn write_in_background<T, F>(&self, mut write: F) -> Result<T, StorageFailure>
@@ -467,6 +517,7 @@ impl Inner {
         }
         // First the readers: SQLite removes the write-ahead log with the last connection, and only one that may write can.
         self.readers.close();
+        self.probe.close();
         self.queue.close();
         if writer.join().is_err() {
             tracing::error!(path = %self.path.display(), "the store's writer thread had panicked");

@@ -1,14 +1,25 @@
 //! The one thread that writes, and its queue.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
 use crate::error::StorageFailure;
+use crate::standing::Standing;
+
+/// A store that takes nothing for so long is not ready. A commit takes milliseconds, the checkpoint behind some of them
+/// tenths of a second on a slow disk.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
+
+/// How long whoever asks for something new waits for the writer to begin with it. Longer than a moment's lock, shorter
+/// than the patience of a client, and than the ten seconds for which appends wait so that no run is lost to a backup.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Something to be written, and somebody to be told.
 pub(crate) trait Work: Send {
@@ -41,6 +52,10 @@ pub(crate) struct Queue {
 struct QueueState {
     waiting: Vec<Box<dyn Work>>,
     closed: bool,
+    /// Since when the oldest of it waits, but for what nobody waits for.
+    waiting_since: Option<Instant>,
+    /// The same for what the writer has taken and not settled.
+    taken_since: Option<Instant>,
 }
 
 impl Queue {
@@ -49,6 +64,9 @@ impl Queue {
         {
             let mut state = self.lock();
             if !state.closed {
+                if !work.background() {
+                    state.waiting_since.get_or_insert_with(Instant::now);
+                }
                 state.waiting.push(work);
                 self.filled.notify_one();
                 return Ok(());
@@ -71,8 +89,20 @@ impl Queue {
             .filled
             .wait_while(self.lock(), |state| state.waiting.is_empty() && !state.closed)
             .unwrap_or_else(PoisonError::into_inner);
+        state.taken_since = state.waiting_since.take();
         let batch = std::mem::take(&mut state.waiting);
         (!batch.is_empty()).then_some(batch)
+    }
+
+    /// What somebody waits for of what was taken is settled.
+    fn settled(&self) {
+        self.lock().taken_since = None;
+    }
+
+    /// How long the oldest of what somebody waits for has waited.
+    fn waited(&self) -> Duration {
+        let state = self.lock();
+        state.taken_since.or(state.waiting_since).map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
@@ -90,10 +120,14 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    pub(crate) fn get(&self) -> Result<(), StorageFailure> {
-        match &*self.lock() {
-            Some(failure) => Err(failure.clone()),
-            None => Ok(()),
+    /// The failure of the last transaction, or that the next one is not coming to its end.
+    pub(crate) fn get(&self, path: &Path, queue: &Queue) -> Result<(), StorageFailure> {
+        if let Some(failure) = &*self.lock() {
+            return Err(failure.clone());
+        }
+        match queue.waited() {
+            waited if waited >= STUCK_AFTER => Err(StorageFailure::Stuck { path: path.to_owned(), waited }),
+            _ => Ok(()),
         }
     }
 
@@ -119,6 +153,7 @@ pub(crate) struct Writer {
     pub(crate) connection: Connection,
     pub(crate) queue: Arc<Queue>,
     pub(crate) health: Arc<Health>,
+    pub(crate) standing: Arc<Standing>,
 }
 
 /// Why a batch was rolled back.
@@ -127,6 +162,8 @@ enum Rollback {
     Work(rusqlite::Error),
     /// The transaction itself did.
     Transaction(rusqlite::Error),
+    /// It would have been written to a file that nobody will find, or that is damaged.
+    Changed(StorageFailure),
 }
 
 impl Writer {
@@ -143,9 +180,18 @@ impl Writer {
             if !batch.is_empty() {
                 self.write(batch);
             }
+            queue.settled();
             for work in background {
                 self.write(vec![work]);
             }
+        }
+        if let Err(failure) = self.standing.check() {
+            // What is left of it stays as it is, for whoever repairs it: SQLite would write into it, and remove the log.
+            tracing::error!(%failure, "the store was closed without a checkpoint");
+            if let Err(error) = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+                tracing::warn!(%error, "SQLite may make a checkpoint all the same");
+            }
+            return;
         }
         // So that the file is whole by itself, and the next start has nothing to recover.
         if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
@@ -156,7 +202,7 @@ impl Writer {
     fn write(&mut self, mut batch: Vec<Box<dyn Work>>) {
         match self.commit(&mut batch) {
             Ok(()) => self.settle(batch, Ok(())),
-            Err(Rollback::Work(error)) if batch.len() > 1 => {
+            Err(Rollback::Work(error)) if batch.len() > 1 && self.standing.check().is_ok() => {
                 // One run's poisoned append must not fail the others (G8), so each is on its own now. Settled
                 // one by one: what follows a lost append of the same run must see that it was lost.
                 tracing::warn!(%error, "a batch was rolled back and is written piece by piece");
@@ -181,13 +227,20 @@ impl Writer {
         for work in batch.iter_mut() {
             work.apply(&tx).map_err(Rollback::Work)?;
         }
+        self.standing.check().map_err(Rollback::Changed)?;
         tx.commit().map_err(Rollback::Transaction)
     }
 
     fn report(&self, rollback: &Rollback) -> StorageFailure {
-        let (Rollback::Work(error) | Rollback::Transaction(error)) = rollback;
-        let failure = StorageFailure::from_sqlite(&self.path, error);
-        tracing::error!(%error, %failure, "a transaction of the store was rolled back");
+        let failure = match rollback {
+            Rollback::Changed(failure) => failure.clone(),
+            // What SQLite says of a file that was changed under it is a consequence.
+            Rollback::Work(error) | Rollback::Transaction(error) => match self.standing.check() {
+                Err(failure @ StorageFailure::Changed { .. }) => failure,
+                _ => StorageFailure::from_sqlite(&self.path, error),
+            },
+        };
+        tracing::error!(%failure, "a transaction of the store was rolled back");
         failure
     }
 
@@ -224,8 +277,42 @@ impl Drop for CloseOnExit {
 pub(crate) struct Request<T, E, F> {
     run: F,
     background: bool,
+    claim: Arc<Claim>,
+    /// Whether the writer has the claim.
+    begun: bool,
     answer: Option<Result<T, E>>,
     reply: oneshot::Sender<Result<T, E>>,
+}
+
+/// Whose a request is: the writer's once it has begun, or nobody's once whoever asked has given it up. Only the first
+/// of the two has it, so what is given up is never written.
+#[derive(Debug, Default)]
+pub(crate) struct Claim(AtomicBool);
+
+impl Claim {
+    fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// The answer to a request, or that the writer has not begun with it in time: then nothing of it is written.
+pub(crate) async fn in_time<T, E: From<StorageFailure>>(
+    path: &Path,
+    claim: &Claim,
+    mut answer: oneshot::Receiver<Result<T, E>>,
+) -> Result<T, E> {
+    let answered = match tokio::time::timeout(PATIENCE, &mut answer).await {
+        Err(_) if claim.take() => {
+            let failure = StorageFailure::Stuck { path: path.to_owned(), waited: PATIENCE };
+            tracing::error!(%failure, "a request was given up");
+            return Err(failure.into());
+        }
+        // What was begun comes to its end.
+        Err(_) => answer.await,
+        Ok(answered) => answered,
+    };
+    // The other end is dropped unanswered only when the writer is gone.
+    answered.unwrap_or_else(|_| Err(StorageFailure::Closed.into()))
 }
 
 impl<T, E, F> Request<T, E, F>
@@ -234,8 +321,13 @@ where
 {
     pub(crate) fn new(run: F) -> (Request<T, E, F>, oneshot::Receiver<Result<T, E>>) {
         let (reply, answered) = oneshot::channel();
-        let request = Request { run, background: false, answer: None, reply };
+        let request = Request { run, background: false, claim: Arc::default(), begun: false, answer: None, reply };
         (request, answered)
+    }
+
+    /// To give it up by.
+    pub(crate) fn claim(&self) -> Arc<Claim> {
+        Arc::clone(&self.claim)
     }
 
     /// One for which nobody is kept waiting.
@@ -252,7 +344,11 @@ where
     F: FnMut(&Connection) -> rusqlite::Result<Result<T, E>> + Send,
 {
     fn apply(&mut self, conn: &Connection) -> rusqlite::Result<()> {
-        self.answer = Some((self.run)(conn)?);
+        // Again after a batch was rolled back, and then it is the writer's already.
+        self.begun = self.begun || self.claim.take();
+        if self.begun {
+            self.answer = Some((self.run)(conn)?);
+        }
         Ok(())
     }
 
@@ -260,7 +356,7 @@ where
         let answer = match (committed, self.answer) {
             (Err(failure), _) => Err(failure.into()),
             (Ok(()), Some(answer)) => answer,
-            // A batch commits only after all of it was applied.
+            // A batch commits only after all of it was applied; what was given up has nobody who listens.
             (Ok(()), None) => Err(StorageFailure::Closed.into()),
         };
         // Nobody listens when the caller's future was dropped.
@@ -310,7 +406,9 @@ mod tests {
             queue.push(Box::new(Named { name, log })).unwrap();
         }
         queue.close();
-        let writer = Writer { path: PathBuf::from("test.db"), connection, queue, health: Arc::default() };
+        let path = PathBuf::from(connection.path().unwrap());
+        let standing = Arc::new(Standing::of(&path).unwrap());
+        let writer = Writer { path, connection, queue, health: Arc::default(), standing };
         writer.spawn().unwrap().join().unwrap();
         let log = log.lock().unwrap();
         log.clone()
@@ -318,7 +416,7 @@ mod tests {
 
     fn table(path: &std::path::Path) -> Connection {
         let connection = Connection::open(path).unwrap();
-        connection.execute_batch("CREATE TABLE names (name TEXT)").unwrap();
+        connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE names (name TEXT)").unwrap();
         connection
     }
 

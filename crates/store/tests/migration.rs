@@ -58,12 +58,12 @@ fn version_1(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_store_of_version_1_opens_and_goes_on_as_one_of_version_2() {
+async fn a_store_of_version_1_opens_and_goes_on_as_one_of_today() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.db");
     version_1(&path);
     let error = Inspection::open(&path).unwrap_err();
-    assert!(matches!(error, OpenError::OlderSchema { found: 1, supported: 2, .. }), "{error}");
+    assert!(matches!(error, OpenError::OlderSchema { found: 1, supported: 3, .. }), "{error}");
 
     let store = Store::open(&path, StoreOptions::default()).unwrap();
     for _ in 0..2 {
@@ -88,7 +88,7 @@ async fn a_store_of_version_1_opens_and_goes_on_as_one_of_version_2() {
     drop(inspection);
     let raw = Connection::open(&path).unwrap();
     let count = |sql: &str| raw.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!(count("SELECT schema_version FROM meta"), 2);
+    assert_eq!(count("SELECT schema_version FROM meta"), 3);
     assert_eq!(count("SELECT count(*) FROM frames"), 2, "the two long ones are packed");
     // It is the same store that is made today, table by table and index by index.
     let made = dir.path().join("made.db");
@@ -116,4 +116,41 @@ async fn a_migration_that_stops_in_its_middle_leaves_the_store_as_it_was() {
     drop(raw);
     let store = Store::open(&path, StoreOptions::default()).unwrap();
     assert_eq!(store.read("live", 299, 10).await.unwrap().len(), 1);
+}
+
+/// The steps of the second version, as it was released, as far as they matter to what comes after it.
+const VERSION_2: &str = "
+ALTER TABLE runs ADD COLUMN removed_at INTEGER;
+ALTER TABLE runs ADD COLUMN packed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE pages (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    sse BLOB NOT NULL, UNIQUE (run, first)) STRICT;
+CREATE TABLE upkeep (run INTEGER PRIMARY KEY) STRICT;
+CREATE INDEX runs_kept ON runs (agent_id, ended_at, id) WHERE ended_at IS NOT NULL AND removed_at IS NULL;
+CREATE INDEX runs_removed ON runs (removed_at) WHERE removed_at IS NOT NULL;
+CREATE INDEX exchanges_by_run ON exchanges (run);
+UPDATE meta SET schema_version = 2;
+";
+
+#[tokio::test]
+async fn the_suspended_runs_of_a_store_of_version_2_are_due_once_because_only_their_logs_know_when() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.db");
+    version_1(&path);
+    let conn = Connection::open(&path).unwrap();
+    conn.execute_batch(VERSION_2).unwrap();
+    conn.execute("UPDATE runs SET status = 'suspended' WHERE run_id = 'live'", []).unwrap();
+    drop(conn);
+
+    let store = Store::open(&path, StoreOptions::default()).unwrap();
+    let due = |now| {
+        let store = store.clone();
+        async move { store.due(now, 10).await.unwrap().into_iter().map(|run| run.run_id).collect::<Vec<_>>() }
+    };
+    assert_eq!(due(1).await, ["live"], "and neither what runs nor what has ended");
+    assert!(!store.put_off("live", 299, None).await.unwrap(), "somebody has written to it meanwhile");
+    assert!(store.put_off("live", 300, Some(50)).await.unwrap());
+    assert_eq!((due(49).await, due(50).await), (vec![], vec!["live".to_owned()]));
+    assert!(store.put_off("live", 300, None).await.unwrap());
+    assert_eq!(due(i64::MAX).await, Vec::<String>::new());
 }

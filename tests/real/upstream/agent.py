@@ -1,6 +1,6 @@
 """A real agent framework behind a real AG-UI endpoint, for the tests to run upstream of Runwire.
 
-`POST /` takes a RunAgentInput and answers with AG-UI events over SSE. The model is pydantic-ai's TestModel, which
+`POST /` takes a RunAgentInput and answers with AG-UI events over SSE, and so does `POST /asking`, whose agent asks for approval. The model is pydantic-ai's TestModel, which
 calls every tool once and then answers in text, so a run is the same each time and needs no network.
 
 The first line on stdout is `listening 127.0.0.1:PORT`, printed when the socket accepts. Logs go to stderr. SIGTERM
@@ -16,7 +16,7 @@ import sys
 import uvicorn
 from ag_ui.core import EventType, StateDeltaEvent, StateSnapshotEvent
 from pydantic import BaseModel
-from pydantic_ai import Agent, RunContext, ToolReturn
+from pydantic_ai import Agent, DeferredToolRequests, RunContext, ToolReturn
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.ui import StateDeps
 from pydantic_ai.ui.ag_ui import AGUIAdapter
@@ -30,6 +30,22 @@ class Notebook(BaseModel):
     """The state that agent and client share."""
 
     notes: list[str] = []
+
+
+def build_asking_agent() -> Agent[StateDeps[Notebook], str | DeferredToolRequests]:
+    """An agent whose one tool runs only when a person has approved the call."""
+    agent = Agent(
+        TestModel(custom_output_text="That is all."),
+        deps_type=StateDeps[Notebook],
+        output_type=[str, DeferredToolRequests],
+    )
+
+    @agent.tool_plain(requires_approval=True)
+    async def delete_notes(city: str) -> str:
+        """Deletes the notes about a city."""
+        return f"Deleted the notes about {city}."
+
+    return agent
 
 
 def build_agent(tool_delay: float) -> Agent[StateDeps[Notebook], str]:
@@ -66,14 +82,21 @@ def build_agent(tool_delay: float) -> Agent[StateDeps[Notebook], str]:
 
 
 def build_app(agent: Agent[StateDeps[Notebook], str]) -> Starlette:
-    """The HTTP application: one route, one run a request, with state of its own."""
+    """The HTTP application: one run a request, with state of its own; `/asking` is the agent that asks for approval."""
 
     async def run(request: Request) -> Response:
         return await AGUIAdapter.dispatch_request(
             request, agent=agent, deps=StateDeps(Notebook()), include_usage=True
         )
 
-    return Starlette(routes=[Route("/", run, methods=["POST"])])
+    asking = build_asking_agent()
+
+    async def run_asking(request: Request) -> Response:
+        return await AGUIAdapter.dispatch_request(
+            request, agent=asking, deps=StateDeps(Notebook()), include_usage=True
+        )
+
+    return Starlette(routes=[Route("/", run, methods=["POST"]), Route("/asking", run_asking, methods=["POST"])])
 
 
 class AnnouncedServer(uvicorn.Server):

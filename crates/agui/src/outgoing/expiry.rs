@@ -13,7 +13,14 @@ impl Interrupt {
     /// interrupt whose `expiresAt` is none does not expire, because the protocol leaves the reading to whoever judges.
     #[must_use]
     pub fn has_expired(&self, now_unix_millis: i64) -> bool {
-        self.expires_at.as_deref().and_then(unix_millis).is_some_and(|expires| expires <= now_unix_millis)
+        self.expires_unix_millis().is_some_and(|expires| expires <= now_unix_millis)
+    }
+
+    /// When the interrupt expires, in milliseconds since 1970 in UTC, read as [`Interrupt::has_expired`] reads it; `None`
+    /// when it does not.
+    #[must_use]
+    pub fn expires_unix_millis(&self) -> Option<i64> {
+        self.expires_at.as_deref().and_then(unix_millis)
     }
 }
 

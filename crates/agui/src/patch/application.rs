@@ -4,7 +4,12 @@
 //! the document is. Two things that RFC 6902 lets a patch do are refused, because they turn a few bytes of a peer into a
 //! client that falls over: nesting deeper than any event could carry, and copying without end.
 
+use std::borrow::Cow;
+
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
+
+use super::direct::{Op, Operation};
 
 /// How many levels of arrays and objects a document may have: those that fit into an event, which is itself one of the
 /// 127 that a JSON parser takes.
@@ -23,14 +28,12 @@ const VALUE_BYTES: usize = size_of::<Value>();
 ///
 /// Which operation does not apply, and why.
 pub(super) fn apply(document: &mut Value, operations: Vec<Value>) -> Result<(), String> {
-    let mut patching = Patching { document, undo: Vec::with_capacity(operations.len()), copied: None };
-    for (index, operation) in operations.into_iter().enumerate() {
-        if let Err(Failure { at, reason }) = patching.operation(operation) {
-            patching.take_back();
-            return Err(format!("operation {index} failed at {at:?}: {reason}"));
-        }
-    }
-    Ok(())
+    Patching::new(document, operations.len()).all(operations.into_iter(), Patching::operation)
+}
+
+/// As [`apply`], for operations that were read as such.
+pub(super) fn apply_directly(document: &mut Value, operations: Vec<Operation<'_>>) -> Result<(), String> {
+    Patching::new(document, operations.len()).all(operations.into_iter(), Patching::direct_operation)
 }
 
 /// Why an operation does not apply.
@@ -43,81 +46,133 @@ fn failure(at: &str, reason: &'static str) -> Failure {
     Failure { at: at.to_owned(), reason }
 }
 
-/// Where in what holds it a value goes in or comes out. What holds it is named by its path.
-enum Spot {
-    Member(String, String),
-    Element(String, usize),
+/// Where in what holds it a value goes in or comes out: its path, and the place in a list, which the path may not name.
+enum Spot<'p> {
+    Member(Cow<'p, str>),
+    Element(Cow<'p, str>, usize),
 }
 
 /// What takes an operation back, and gives what it brings to light.
-enum Undo {
+enum Undo<'p> {
     /// The value goes to the place of what is there.
-    Put(String, Value),
+    Put(Cow<'p, str>, Value),
     /// What is at the spot comes out.
-    Extract(Spot),
+    Extract(Spot<'p>),
     /// The value goes in at the spot.
-    Insert(Spot, Value),
+    Insert(Spot<'p>, Value),
     /// What the inner one brings to light goes in at the spot.
-    Return(Box<Undo>, Spot),
+    Return(Box<Undo<'p>>, Spot<'p>),
 }
 
+const NO_POINTER: &str = "it has no JSON Pointer where one has to be";
 const IN_ORDER: &str = "operations are taken back in the opposite order, so each finds things as it left them";
 
-struct Patching<'a> {
-    document: &'a mut Value,
-    undo: Vec<Undo>,
+struct Patching<'d, 'p> {
+    document: &'d mut Value,
+    undo: Vec<Undo<'p>>,
     /// What the document took in memory before the first copy, and all copies since.
     copied: Option<usize>,
 }
 
-impl Patching<'_> {
+impl<'d, 'p> Patching<'d, 'p> {
+    fn new(document: &'d mut Value, operations: usize) -> Self {
+        Self { document, undo: Vec::with_capacity(operations), copied: None }
+    }
+
+    fn all<O>(
+        mut self,
+        operations: impl Iterator<Item = O>,
+        apply: impl Fn(&mut Self, O) -> Result<(), Failure>,
+    ) -> Result<(), String> {
+        for (index, operation) in operations.enumerate() {
+            if let Err(Failure { at, reason }) = apply(&mut self, operation) {
+                self.take_back();
+                return Err(format!("operation {index} failed at {at:?}: {reason}"));
+            }
+        }
+        Ok(())
+    }
+
     fn operation(&mut self, mut operation: Value) -> Result<(), Failure> {
         let Some(members) = operation.as_object_mut() else { return Err(failure("", "it is no object")) };
         let path = pointer(members, "path")?;
         match members.get("op").and_then(Value::as_str) {
             Some("add") => {
                 let value = value(members, &path)?;
-                fits(&path, &value)?;
-                let undo = self.add(&path, value).map_err(|(failure, _)| failure)?;
-                self.undo.push(undo);
-                Ok(())
+                self.put_in(path.into(), value)
             }
             Some("replace") => {
                 let value = value(members, &path)?;
-                fits(&path, &value)?;
-                let target = self.document.pointer_mut(&path).ok_or_else(|| nothing(&path))?;
-                let before = std::mem::replace(target, value);
-                self.undo.push(Undo::Put(path, before));
-                Ok(())
+                self.replace(path.into(), value)
             }
-            Some("remove") => {
-                let spot = self.held(&path)?;
-                let before = extract(self.document, &spot);
-                self.undo.push(Undo::Insert(spot, before));
-                Ok(())
-            }
-            Some("move") => self.relocate(&pointer(members, "from")?, &path),
-            Some("copy") => self.copy(&pointer(members, "from")?, &path),
+            Some("remove") => self.remove(path.into()),
+            Some("move") => self.relocate(pointer(members, "from")?.into(), path.into()),
+            Some("copy") => self.copy(&pointer(members, "from")?, path.into()),
             Some("test") => {
                 let value = value(members, &path)?;
-                let target = self.document.pointer(&path).ok_or_else(|| nothing(&path))?;
-                if equal(target, &value) { Ok(()) } else { Err(failure(&path, "another value is there")) }
+                self.test(&path, &value)
             }
             _ => Err(failure(&path, "RFC 6902 has no such operation")),
         }
     }
 
-    fn relocate(&mut self, from: &str, path: &str) -> Result<(), Failure> {
-        let moved = self.document.pointer(from).ok_or_else(|| nothing(from))?;
+    fn direct_operation(&mut self, Operation { op, path, from, value }: Operation<'p>) -> Result<(), Failure> {
+        let no_value = |path: &str| failure(path, "it has no value");
+        let from = || from.map(Cow::Owned).ok_or_else(|| failure("", NO_POINTER));
+        match op {
+            Op::Add => {
+                let value = value.ok_or_else(|| no_value(&path))?;
+                self.put_in(path, value)
+            }
+            Op::Replace => {
+                let value = value.ok_or_else(|| no_value(&path))?;
+                self.replace(path, value)
+            }
+            Op::Remove => self.remove(path),
+            Op::Move => self.relocate(from()?, path),
+            Op::Copy => self.copy(&from()?, path),
+            Op::Test => self.test(&path, &value.ok_or_else(|| no_value(&path))?),
+        }
+    }
+
+    fn put_in(&mut self, path: Cow<'p, str>, value: Value) -> Result<(), Failure> {
+        fits(&path, &value)?;
+        let undo = self.add(path, value).map_err(|(failure, _)| failure)?;
+        self.undo.push(undo);
+        Ok(())
+    }
+
+    fn replace(&mut self, path: Cow<'p, str>, value: Value) -> Result<(), Failure> {
+        fits(&path, &value)?;
+        let target = at_mut(self.document, &path).ok_or_else(|| nothing(&path))?;
+        let before = std::mem::replace(target, value);
+        self.undo.push(Undo::Put(path, before));
+        Ok(())
+    }
+
+    fn remove(&mut self, path: Cow<'p, str>) -> Result<(), Failure> {
+        let spot = self.held(path)?;
+        let before = extract(self.document, &spot);
+        self.undo.push(Undo::Insert(spot, before));
+        Ok(())
+    }
+
+    fn test(&self, path: &str, value: &Value) -> Result<(), Failure> {
+        let target = at(self.document, path).ok_or_else(|| nothing(path))?;
+        if equal(target, value) { Ok(()) } else { Err(failure(path, "another value is there")) }
+    }
+
+    fn relocate(&mut self, from: Cow<'p, str>, path: Cow<'p, str>) -> Result<(), Failure> {
+        let moved = at(self.document, &from).ok_or_else(|| nothing(&from))?;
         if from == path {
             return Ok(());
         }
-        if path.strip_prefix(from).is_some_and(|inside| inside.starts_with('/')) {
-            return Err(failure(path, "a value cannot be moved into itself"));
+        if path.strip_prefix(&*from).is_some_and(|inside| inside.starts_with('/')) {
+            return Err(failure(&path, "a value cannot be moved into itself"));
         }
         // Only on a way down can it come to nest too deep.
-        if steps(path) > steps(from) {
-            fits(path, moved)?;
+        if steps(&path) > steps(&from) {
+            fits(&path, moved)?;
         }
         let spot = self.held(from)?;
         let moved = extract(self.document, &spot);
@@ -133,13 +188,13 @@ impl Patching<'_> {
         }
     }
 
-    fn copy(&mut self, from: &str, path: &str) -> Result<(), Failure> {
-        let source = self.document.pointer(from).ok_or_else(|| nothing(from))?;
-        fits(path, source)?;
+    fn copy(&mut self, from: &str, path: Cow<'p, str>) -> Result<(), Failure> {
+        let source = at(self.document, from).ok_or_else(|| nothing(from))?;
+        fits(&path, source)?;
         let before = self.copied.unwrap_or_else(|| bytes(self.document));
         let copied = before + bytes(source);
         if copied > MOST_COPIED_BYTES {
-            return Err(failure(path, "what is copied makes the document too large for any client"));
+            return Err(failure(&path, "what is copied makes the document too large for any client"));
         }
         let source = source.clone();
         self.copied = Some(copied);
@@ -149,48 +204,47 @@ impl Patching<'_> {
     }
 
     /// Puts a value in, or gives it back with the reason why not.
-    fn add(&mut self, path: &str, value: Value) -> Result<Undo, (Failure, Value)> {
+    fn add(&mut self, path: Cow<'p, str>, value: Value) -> Result<Undo<'p>, (Failure, Value)> {
         let Some((holder, last)) = path.rsplit_once('/') else {
-            return Ok(Undo::Put(String::new(), std::mem::replace(self.document, value)));
+            return Ok(Undo::Put(path, std::mem::replace(self.document, value)));
         };
-        match self.document.pointer_mut(holder) {
-            Some(Value::Object(members)) => {
-                let name = unescaped(last);
-                if let Some(held) = members.get_mut(&name) {
-                    return Ok(Undo::Put(path.to_owned(), std::mem::replace(held, value)));
+        match at_mut(self.document, holder) {
+            Some(Value::Object(members)) => match members.entry(unescaped(last)) {
+                Entry::Occupied(mut held) => {
+                    let before = held.insert(value);
+                    Ok(Undo::Put(path, before))
                 }
-                members.insert(name.clone(), value);
-                Ok(Undo::Extract(Spot::Member(holder.to_owned(), name)))
-            }
+                Entry::Vacant(vacant) => {
+                    vacant.insert(value);
+                    Ok(Undo::Extract(Spot::Member(path)))
+                }
+            },
             Some(Value::Array(elements)) => {
                 let place = if last == "-" { Some(elements.len()) } else { index(last) };
                 let Some(place) = place.filter(|&place| place <= elements.len()) else {
-                    return Err((failure(path, "the list has no such place"), value));
+                    return Err((failure(&path, "the list has no such place"), value));
                 };
                 elements.insert(place, value);
-                Ok(Undo::Extract(Spot::Element(holder.to_owned(), place)))
+                Ok(Undo::Extract(Spot::Element(path, place)))
             }
-            Some(_) => Err((failure(path, "what is there can hold nothing"), value)),
-            None => Err((failure(path, "nothing is there that could hold it"), value)),
+            Some(_) => Err((failure(&path, "what is there can hold nothing"), value)),
+            None => Err((failure(&path, "nothing is there that could hold it"), value)),
         }
     }
 
     /// The spot of something that is there and is not the whole document.
-    fn held(&self, path: &str) -> Result<Spot, Failure> {
+    fn held(&self, path: Cow<'p, str>) -> Result<Spot<'p>, Failure> {
         let Some((holder, last)) = path.rsplit_once('/') else {
-            return Err(failure(path, "the whole document cannot be taken out"));
+            return Err(failure(&path, "the whole document cannot be taken out"));
         };
-        let spot = match self.document.pointer(holder) {
-            Some(Value::Object(members)) => {
-                let name = unescaped(last);
-                members.contains_key(&name).then(|| Spot::Member(holder.to_owned(), name))
-            }
-            Some(Value::Array(elements)) => {
-                index(last).filter(|&place| place < elements.len()).map(|place| Spot::Element(holder.to_owned(), place))
-            }
-            _ => None,
-        };
-        spot.ok_or_else(|| nothing(path))
+        match at(self.document, holder) {
+            Some(Value::Object(members)) if members.contains_key(&*unescaped(last)) => Ok(Spot::Member(path)),
+            Some(Value::Array(elements)) => match index(last).filter(|&place| place < elements.len()) {
+                Some(place) => Ok(Spot::Element(path, place)),
+                None => Err(nothing(&path)),
+            },
+            _ => Err(nothing(&path)),
+        }
     }
 
     fn take_back(&mut self) {
@@ -200,9 +254,9 @@ impl Patching<'_> {
     }
 }
 
-fn take_back(document: &mut Value, undo: Undo) -> Value {
+fn take_back(document: &mut Value, undo: Undo<'_>) -> Value {
     match undo {
-        Undo::Put(path, value) => std::mem::replace(document.pointer_mut(&path).expect(IN_ORDER), value),
+        Undo::Put(path, value) => std::mem::replace(at_mut(document, &path).expect(IN_ORDER), value),
         Undo::Extract(spot) => extract(document, &spot),
         Undo::Insert(spot, value) => {
             insert(document, spot, value);
@@ -217,30 +271,46 @@ fn take_back(document: &mut Value, undo: Undo) -> Value {
 }
 
 /// Takes out what is there.
-fn extract(document: &mut Value, spot: &Spot) -> Value {
+fn extract(document: &mut Value, spot: &Spot<'_>) -> Value {
+    let (Spot::Member(path) | Spot::Element(path, _)) = spot;
+    let (holder, last) = path.rsplit_once('/').expect(IN_ORDER);
+    let holder = at_mut(document, holder);
     let out = match spot {
-        Spot::Member(holder, name) => {
-            document.pointer_mut(holder).and_then(Value::as_object_mut).and_then(|members| members.remove(name))
-        }
-        Spot::Element(holder, place) => {
-            document.pointer_mut(holder).and_then(Value::as_array_mut).map(|elements| elements.remove(*place))
-        }
+        Spot::Member(_) => holder.and_then(Value::as_object_mut).and_then(|members| members.remove(&*unescaped(last))),
+        Spot::Element(_, place) => holder.and_then(Value::as_array_mut).map(|elements| elements.remove(*place)),
     };
     out.expect(IN_ORDER)
 }
 
 /// Puts back what was taken out.
-fn insert(document: &mut Value, spot: Spot, value: Value) {
+fn insert(document: &mut Value, spot: Spot<'_>, value: Value) {
+    let (Spot::Member(path) | Spot::Element(path, _)) = &spot;
+    let (holder, last) = path.rsplit_once('/').expect(IN_ORDER);
+    let holder = at_mut(document, holder);
     match spot {
-        Spot::Member(holder, name) => {
-            let members = document.pointer_mut(&holder).and_then(Value::as_object_mut).expect(IN_ORDER);
-            members.insert(name, value);
+        Spot::Member(_) => {
+            holder.and_then(Value::as_object_mut).expect(IN_ORDER).insert(unescaped(last).into_owned(), value);
         }
-        Spot::Element(holder, place) => {
-            let elements = document.pointer_mut(&holder).and_then(Value::as_array_mut).expect(IN_ORDER);
-            elements.insert(place, value);
-        }
+        Spot::Element(_, place) => holder.and_then(Value::as_array_mut).expect(IN_ORDER).insert(place, value),
     }
+}
+
+/// What a JSON Pointer names. Nothing of the pointer is copied, unless there is something escaped in it.
+fn at<'v>(document: &'v Value, path: &str) -> Option<&'v Value> {
+    path.split('/').skip(1).try_fold(document, |holder, step| match holder {
+        Value::Object(members) => members.get(&*unescaped(step)),
+        Value::Array(elements) => elements.get(index(step)?),
+        _ => None,
+    })
+}
+
+/// As [`at`], to be changed.
+fn at_mut<'v>(document: &'v mut Value, path: &str) -> Option<&'v mut Value> {
+    path.split('/').skip(1).try_fold(document, |holder, step| match holder {
+        Value::Object(members) => members.get_mut(&*unescaped(step)),
+        Value::Array(elements) => elements.get_mut(index(step)?),
+        _ => None,
+    })
 }
 
 /// A JSON Pointer that the operation has.
@@ -248,7 +318,7 @@ fn pointer(members: &mut Map<String, Value>, name: &str) -> Result<String, Failu
     match members.get_mut(name).map(Value::take) {
         Some(Value::String(pointer)) if pointer.is_empty() || pointer.starts_with('/') => Ok(pointer),
         Some(Value::String(pointer)) => Err(failure(&pointer, "it is no JSON Pointer")),
-        _ => Err(failure("", "it has no JSON Pointer where one has to be")),
+        _ => Err(failure("", NO_POINTER)),
     }
 }
 
@@ -318,6 +388,6 @@ fn index(step: &str) -> Option<usize> {
     if canonical { step.parse().ok() } else { None }
 }
 
-fn unescaped(step: &str) -> String {
-    step.replace("~1", "/").replace("~0", "~")
+fn unescaped(step: &str) -> Cow<'_, str> {
+    if step.contains('~') { step.replace("~1", "/").replace("~0", "~").into() } else { step.into() }
 }

@@ -199,3 +199,26 @@ async fn g9_dropping_the_stream_closes_the_connection() {
     drop(stream);
     scripted.left().await;
 }
+
+#[tokio::test]
+async fn a_first_message_that_came_too_late_is_said_again_and_a_token_that_is_refused_is_not() {
+    let late = || Answer::Socket(vec![connection_error(ErrorCode::AuthFailed, true, json!({})), Say::Close(4401, "")]);
+    let frames = log(&["a", "b"]);
+    // Nine times in a row, a frame, and nine times again.
+    let first = (0..9).map(|_| late()).chain([socket(&frames[..2], [])]);
+    let (told, scripted) = told(first.chain((0..9).map(|_| late())).chain([socket(&frames[2..], [])]), 0).await;
+    assert_eq!(bodies(&told), frames);
+    assert_eq!(cuts(&told)[0], "after 0: the server reported AUTH_FAILED: because");
+    assert_eq!(cuts(&told).len(), 19);
+    assert!(scripted.asked()[12].body.ends_with(r#""after":2}"#), "from the cursor");
+}
+
+#[tokio::test]
+async fn a_first_message_that_is_always_too_late_is_given_up_and_the_token_is_not_blamed() {
+    let late = || Answer::Socket(vec![connection_error(ErrorCode::AuthFailed, true, json!({})), Say::Close(4401, "")]);
+    let (told, scripted) = told((0..20).map(|_| late()), 0).await;
+    let Some(Err(error)) = told.last() else { panic!("{told:?}") };
+    assert!(matches!(error, FollowError::AuthLate { tries: 10, detail } if detail == "because"), "{error:?}");
+    assert!(!error.to_string().contains("token"), "{error}");
+    assert_eq!(scripted.asked().len(), 10);
+}

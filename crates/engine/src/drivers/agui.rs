@@ -169,6 +169,10 @@ impl Driver for AguiDriver {
         self.shared.options.capabilities.clone()
     }
 
+    fn judges_answers(&self) -> bool {
+        true
+    }
+
     fn execute(&self, exchange: Exchange, starting: Starting) -> BoxFuture<'static, Result<ExchangeEnd, Failure>> {
         let shared = self.shared.clone();
         Box::pin(async move {

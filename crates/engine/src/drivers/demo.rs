@@ -11,12 +11,12 @@ use runwire_agui::{
     AgentCapabilities, Content, ContentPart, HumanInTheLoopCapabilities, Message, ReasoningCapabilities, RunAgentInput,
     StateCapabilities, Tool, ToolsCapabilities,
 };
-use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, ToolOutput};
-use runwire_frame::{NoticeLevel, Usage};
+use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, Question, Suspension, ToolOutput};
+use runwire_frame::{NoticeLevel, SegmentStatus, Usage};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::{Driver, Exchange, Starting};
+use crate::driver::{Answer, Driver, Exchange, Starting};
 use crate::segment::Segment;
 use crate::writer::{RunWriter, WriteError};
 
@@ -80,7 +80,11 @@ impl Driver for DemoDriver {
                 encrypted: Some(false),
             }),
             human_in_the_loop: Some(HumanInTheLoopCapabilities {
-                supported: Some(false),
+                supported: Some(true),
+                approvals: Some(true),
+                interventions: Some(false),
+                feedback: Some(false),
+                interrupts: Some(true),
                 ..HumanInTheLoopCapabilities::default()
             }),
             ..AgentCapabilities::default()
@@ -98,18 +102,28 @@ impl Driver for DemoDriver {
                 let what = format!("{skipped} parts of the message were skipped: this agent reads text only");
                 writer.notice(NoticeLevel::Warning, "parts_skipped", &what, None).await?;
             }
-            // Ids of tool calls are the conversation's, so they must not repeat from one run to the next.
-            let call_id = format!("call_{}", exchange.input.run_id);
-            match work(&writer, &pace, &prompt, &call_id, repeat).await {
-                Ok(result) => Ok(ExchangeEnd::Completed(Completion {
+            let told = match exchange.answers().first() {
+                Some(answer) => go_on(&writer, &pace, &prompt, answer, repeat).await.map(Said::Result),
+                // Ids of tool calls are the conversation's, so they must not repeat from one run to the next.
+                None => begin(&writer, &pace, &prompt, &format!("call_{}", exchange.input.run_id), repeat).await,
+            };
+            match told {
+                Ok(Said::Result(result)) => Ok(ExchangeEnd::Completed(Completion {
                     agui: Some(serde_json::Map::from_iter([("result".to_owned(), result)])),
                     ..Completion::default()
                 })),
+                Ok(Said::Asks(suspension)) => Ok(ExchangeEnd::Suspended(suspension)),
                 Err(Interrupted::Stopped) => Ok(ExchangeEnd::Cancelled { usage: Vec::new(), agui: None }),
                 Err(Interrupted::Write(error)) => Err(error.into()),
             }
         })
     }
+}
+
+/// What an exchange came to.
+enum Said {
+    Result(Value),
+    Asks(Suspension),
 }
 
 enum Interrupted {
@@ -161,7 +175,12 @@ fn measure(text: &str) -> Measure {
     }
 }
 
-async fn work(writer: &RunWriter, pace: &Pace, prompt: &str, call_id: &str, repeat: u32) -> Result<Value, Interrupted> {
+/// Whether the person wants to be asked before the tool runs.
+fn wants_to_approve(prompt: &str) -> bool {
+    prompt.to_lowercase().contains("approve")
+}
+
+async fn begin(writer: &RunWriter, pace: &Pace, prompt: &str, call_id: &str, repeat: u32) -> Result<Said, Interrupted> {
     writer.state_snapshot(json!({ "phase": "reading", "progress": 0.0, "prompt": prompt })).await?;
     let step = writer.step(Opening::named("measure the prompt")).await?;
 
@@ -188,7 +207,51 @@ async fn work(writer: &RunWriter, pace: &Pace, prompt: &str, call_id: &str, repe
     tool.arguments_complete().await?;
     model.end(usage(prompt, written, Some(thought_tokens), "tool_calls")).await?;
 
+    if wants_to_approve(prompt) {
+        // The call stays open, and so does its step: the answer goes on with them.
+        let question = Question::approval(call_id).message("May I measure your prompt with `measure_text`?");
+        return Ok(Said::Asks(Suspension::asking(question, [])));
+    }
     pace.beat().await?;
+    let result = use_tool(writer, tool, prompt).await?;
+    step.end(Ending::completed()).await?;
+    conclude(writer, pace, prompt, Some(measure(prompt)), repeat).await?;
+    Ok(Said::Result(result))
+}
+
+/// The tool was approved, or not. Either way the run goes on to its end.
+async fn go_on(
+    writer: &RunWriter,
+    pace: &Pace,
+    prompt: &str,
+    answer: &Answer,
+    repeat: u32,
+) -> Result<Value, Interrupted> {
+    let waiting = match &answer.call {
+        Some(call) => writer.waiting_tool(&call.tool_call_id).await?,
+        None => None,
+    };
+    let Some(tool) = waiting else {
+        conclude(writer, pace, prompt, None, repeat).await?;
+        return Ok(Value::Null);
+    };
+    if !answer.approved() {
+        let denied = ToolOutput::Text("the call was not approved, and the tool did not run".to_owned());
+        tool.result(false, &denied).await?.end(Ending::with_status(SegmentStatus::Cancelled)).await?;
+        conclude(writer, pace, prompt, None, repeat).await?;
+        return Ok(json!({ "approved": false }));
+    }
+    let result = use_tool(writer, tool, prompt).await?;
+    conclude(writer, pace, prompt, Some(measure(prompt)), repeat).await?;
+    Ok(result)
+}
+
+/// Runs the tool.
+async fn use_tool(
+    writer: &RunWriter,
+    tool: Segment<runwire_bridge::kind::Tool>,
+    prompt: &str,
+) -> Result<Value, Interrupted> {
     let found = measure(prompt);
     let result = json!({
         "characters": found.characters,
@@ -202,8 +265,17 @@ async fn work(writer: &RunWriter, pace: &Pace, prompt: &str, call_id: &str, repe
         { "op": "add", "path": "/measured", "value": result },
     ]);
     writer.state_delta(change).await?;
-    step.end(Ending::completed()).await?;
+    Ok(result)
+}
 
+/// The answer, and the end of the work.
+async fn conclude(
+    writer: &RunWriter,
+    pace: &Pace,
+    prompt: &str,
+    found: Option<Measure>,
+    repeat: u32,
+) -> Result<(), Interrupted> {
     let model = writer.model(model_opening()).await?;
     let message = writer.message(Opening::default().inside(model.id())).await?;
     let written = say(&message, pace, found, repeat).await?;
@@ -215,20 +287,23 @@ async fn work(writer: &RunWriter, pace: &Pace, prompt: &str, call_id: &str, repe
         { "op": "replace", "path": "/progress", "value": 1.0 },
     ]);
     writer.state_delta(change).await?;
-    Ok(result)
+    Ok(())
 }
 
 async fn say(
     message: &Segment<runwire_bridge::kind::Message>,
     pace: &Pace,
-    found: Measure,
+    found: Option<Measure>,
     repeat: u32,
 ) -> Result<u64, Interrupted> {
     let mut written = 0;
-    let answer = format!(
-        "Your prompt has {} characters in {} words, the longest of them {} characters long. ",
-        found.characters, found.words, found.longest_word
-    );
+    let answer = match found {
+        Some(found) => format!(
+            "Your prompt has {} characters in {} words, the longest of them {} characters long. ",
+            found.characters, found.words, found.longest_word
+        ),
+        None => "You did not let me measure your prompt, so I have nothing to report. ".to_owned(),
+    };
     let passage = "Every piece of this sentence was written to the log before you saw it, so you can close the \
                    connection at any point, come back, and read on exactly where you stopped — nothing missing, \
                    nothing twice. ";

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use runwire_agui::AgentCapabilities;
 use runwire_bridge::{ExchangeEnd, Failure};
 
-use crate::driver::{Agent, Driver, Exchange, Starting};
+use crate::driver::{Agent, AgentPolicy, Driver, Exchange, Starting};
 use crate::writer::RunWriter;
 
 /// An agent that is written in Rust and runs in this process. One value serves all runs of the agent at once.
@@ -83,6 +83,12 @@ impl<A: InProcess> Driver for InProcessDriver<A> {
 impl Agent {
     /// An agent of this program's own. Without a digest of its configuration, which it has not.
     pub fn in_process(id: impl Into<String>, agent: impl InProcess) -> Agent {
-        Agent { id: id.into(), revision: None, description: None, driver: Arc::new(InProcessDriver::new(agent)) }
+        Agent {
+            id: id.into(),
+            revision: None,
+            description: None,
+            driver: Arc::new(InProcessDriver::new(agent)),
+            policy: AgentPolicy::default(),
+        }
     }
 }

@@ -8,7 +8,7 @@ use runwire_store::{Added, Appender, ExchangeRecord, ReadError, RunFilter, RunRe
 use serde_json::{Map, Value};
 
 use super::{Continued, Engine, existing, removed};
-use crate::answers::{LeftOut, asked, expired, repeated, unanswered};
+use crate::answers::{LeftOut, asked, judge, repeated};
 use crate::clock::now;
 use crate::driver::Agent;
 use crate::recovery::{StoredLog, read_log};
@@ -37,7 +37,7 @@ impl Engine {
         mut input: RunAgentInput,
         digest: String,
     ) -> Result<Started, CreateRunError> {
-        if let Some(interrupt_id) = repeated(&input) {
+        if let Some(interrupt_id) = repeated(input.resume()) {
             return Err(CreateRunError::ResumeRepeated { interrupt_id: interrupt_id.to_owned() });
         }
         let exchange = ExchangeRecord {
@@ -67,10 +67,7 @@ impl Engine {
                     self.start(agent, &waiting, input, continued, appender, hold);
                     return Ok(Started { record: waiting, exchange_id, existing: false });
                 }
-                if hold.release() {
-                    // It was asked to stop while it looked as if it would go on.
-                    self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
-                }
+                self.let_go(&waiting.run_id, hold).await?;
                 match taken? {
                     TakenUp::Known { record, same_input } => {
                         return existing(record, same_input, exchange_id, principal);
@@ -137,7 +134,7 @@ impl Engine {
         if resolved.is_empty() { Ok(()) } else { Err(CreateRunError::AlreadyResolved { run_id, resolved }) }
     }
 
-    async fn read(&self, run_id: &str) -> Result<StoredLog, CreateRunError> {
+    pub(super) async fn read(&self, run_id: &str) -> Result<StoredLog, CreateRunError> {
         read_log(&self.inner.store, run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))
     }
 
@@ -154,10 +151,7 @@ impl Engine {
         let store = &self.inner.store;
         let run_id = &waiting.run_id;
         // What the exchange before this one wrote has to be there to be read.
-        if let Some(before) = self.inner.runs.lingering(run_id) {
-            before.progress().flush().await?;
-        }
-        let log = self.read(run_id).await?;
+        let log = self.read_settled(run_id).await?;
         // Read again, now that nobody else can add it. An exchange that never began is none yet.
         let known = self.known(&exchange, principal).await?;
         let accepted = known.is_some();
@@ -171,18 +165,11 @@ impl Engine {
         };
         let interrupts = asked(suspend);
         let open: Vec<String> = interrupts.iter().map(|interrupt| interrupt.id.clone()).collect();
-        let missing = unanswered(&open, input);
         let answers = !input.resume().is_empty();
-        if !missing.is_empty() && answers {
-            return Err(CreateRunError::ResumeIncomplete { run_id: run_id.clone(), missing });
-        }
-        // What was accepted in time stays so, also when a server died over it.
-        if !accepted && let Some(late) = expired(&interrupts, input, now().unix_millis()) {
-            return Err(CreateRunError::AnswerTooLate {
-                run_id: run_id.clone(),
-                interrupt: late.id.clone(),
-                expires_at: late.expires_at.clone().unwrap_or_default(),
-            });
+        if answers {
+            // What was accepted in time stays so, also when a server died over it.
+            let at = if accepted { i64::MIN } else { now().unix_millis() };
+            judge(run_id, &interrupts, input.resume(), at)?;
         }
         if !answers && matches!(create.request, RunRequest::Prompt { .. }) {
             return Err(CreateRunError::WaitsForAnswer { run_id: run_id.clone(), interrupts: open });
@@ -195,7 +182,8 @@ impl Engine {
         }
         let appender = store.take_ownership(run_id).await?;
         if answers {
-            return Ok(TakenUp::Continues(Continued { state: log.state, interrupts, left_out }, appender));
+            let by = create.principal.clone();
+            return Ok(TakenUp::Continues(Continued::answered(log, interrupts, left_out, by), appender));
         }
         ask_again(log, &open, input, appender).await?;
         let record = store.run(run_id).await?;

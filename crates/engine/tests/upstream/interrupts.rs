@@ -14,7 +14,7 @@ fn asking(_: usize, seen: &Seen) -> Answer {
     if seen.body.get("resume").is_none() {
         let interrupts = json!([
             { "id": "i1", "reason": "confirmation", "message": "Delete it?", "toolCallId": "c1" },
-            { "id": "i2", "reason": "input", "responseSchema": { "type": "string" } },
+            { "id": "i2", "reason": "input", "responseSchema": { "type": "object" } },
         ]);
         let call = [
             json!({ "type": "TOOL_CALL_START", "toolCallId": "c1", "toolCallName": "delete" }),
@@ -50,7 +50,7 @@ async fn an_interrupt_suspends_the_run_and_the_answers_continue_it() {
     let log = so_far(&bed.store, &run_id).await;
     let last = log.last_event();
     assert_eq!(last["outcome"]["type"], "interrupt");
-    assert_eq!(last["outcome"]["interrupts"][1]["responseSchema"]["type"], "string");
+    assert_eq!(last["outcome"]["interrupts"][1]["responseSchema"]["type"], "object");
     let suspend = log.frames.iter().find_map(|frame| match &frame.data {
         Data::Suspend(suspend) => Some(suspend),
         _ => None,

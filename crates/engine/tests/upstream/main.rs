@@ -12,6 +12,7 @@ mod rejected;
 mod relayed;
 mod server;
 mod transport;
+mod unattended;
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use runwire_client::RunFilter;
+use runwire_client::{CreateRun, RunFilter};
 use runwire_frame::Data;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -139,6 +139,58 @@ async fn the_body_of_an_exchange_is_the_same_bytes_wherever_the_connection_is_cu
     }
     // However often it is asked for, the agent is asked once.
     assert_eq!(server.client().runs(&RunFilter::default()).await.unwrap().runs.len(), 1);
+}
+
+#[tokio::test]
+async fn a_thread_that_is_got_back_is_the_same_bytes_wherever_the_connection_is_cut() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (_upstream, server, _, body) = short_run(folder.path()).await;
+    for (how, step) in [("end", 1), ("reset", 7), ("silence", 23)] {
+        let blocks = cut_everywhere(&server, how, step, &["--agent", "short/connect", "--body", &body]).await;
+        let (first, last) = (&blocks[0], blocks.last().unwrap());
+        assert!(first.starts_with("retry: ") && last.starts_with("id: thread/3\n"), "{blocks:?}");
+    }
+    assert_eq!(server.client().runs(&RunFilter::default()).await.unwrap().runs.len(), 1, "nothing was started by that");
+}
+
+/// Long enough for a reader that has yet to be started to find it going on.
+const UNHURRIED: &str = "[agents.unhurried]\ndriver = \"demo\"\npace = \"120ms\"\n";
+
+/// Starts a run in the session `t` and waits until it has begun.
+async fn unhurried(server: &Serving) -> String {
+    let create = CreateRun::prompt("unhurried", "One two three").session_id("t");
+    let run_id = server.client().create_run(&create).await.unwrap().run_id().to_owned();
+    server.wait_for(&run_id, |frame| matches!(frame.data, Data::RunStart(_))).await;
+    run_id
+}
+
+#[tokio::test]
+async fn an_unmodified_ag_ui_client_gets_a_thread_back_that_goes_on_with_cuts_as_without() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(folder.path(), UNHURRIED).await;
+    let run_id = unhurried(&server).await;
+    let url = server.at("/agui/unhurried/connect");
+    let asked = ["--thread", "t", "--run", "mount"];
+    let places = ["20.0", "70.0", "100.0"].map(|place| format!("{run_id}/{place}"));
+    let cut: Vec<&str> = places.iter().flat_map(|place| ["--cut-in-event", place]).collect();
+    let resumable = [&asked[..], &cut, &["--resumable"]].concat();
+    let (cut, uncut) = tokio::join!(agui_client(CLIENTS[0], &url, &resumable), agui_client(CLIENTS[0], &url, &asked));
+    for run in [&cut, &uncut] {
+        taken_quietly(run);
+        assert_eq!(last(run)["type"], "RUN_FINISHED");
+        assert_eq!(events(run)[0]["runId"], json!(run_id), "it was still going on");
+    }
+    assert_eq!(outcome(&cut), outcome(&uncut));
+    assert_eq!(cut["cuts"].as_array().unwrap().len(), 3);
+    let states = ["live", "resuming", "live", "resuming", "live", "resuming", "live", "ended"];
+    assert_eq!(cut["states"], json!(states));
+    server.only_run_of("t").await;
 }
 
 /// What the application has of a run, in the end.
@@ -301,4 +353,33 @@ async fn a_page_reads_an_exchange_through_cuts_and_a_reload() {
     assert_eq!(items(&seen), items(&uncut));
     assert!(items(&seen).last().unwrap().contains(r#""type":"RUN_FINISHED""#));
     server.only_run_of("t").await;
+}
+
+#[tokio::test]
+async fn a_page_gets_a_thread_back_through_cuts_while_it_goes_on() {
+    if !real_part::browser() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(folder.path(), UNHURRIED).await;
+    let run_id = unhurried(&server).await;
+    let body = json!({ "threadId": "t", "runId": "mount", "messages": [], "tools": [], "context": [], "state": {},
+                       "forwardedProps": {}, "protocolVersion": "1.0" })
+    .to_string();
+    let uncut = async {
+        let connect = reqwest::Client::builder().no_proxy().build().unwrap().post(server.at("/agui/unhurried/connect"));
+        let headers = connect.header("content-type", "application/json").header("accept", "text/event-stream");
+        headers.body(body.clone()).send().await.unwrap().text().await.unwrap()
+    };
+    let places = ["20.0", "90.0"].map(|place| format!("{run_id}/{place}"));
+    let thread = ["--agent", "unhurried/connect", "--body", &body, "--cut-in", &places[0], "--cut-in", &places[1]];
+    let (seen, uncut) = tokio::join!(page(&server, &thread), uncut);
+    let hows: Vec<_> = seen["cuts"].as_array().unwrap().iter().map(|cut| &cut["how"]).collect();
+    assert_eq!(hows, ["end", "reset"]);
+    // Comments come when they come.
+    let told = |blocks: Vec<&str>| -> Vec<String> {
+        blocks.into_iter().map(|block| block.trim_end().to_owned()).filter(|block| block.starts_with("id: ")).collect()
+    };
+    assert_eq!(told(items(&seen)), told(uncut.split("\n\n").collect()));
+    assert!(uncut.contains(&format!("id: {run_id}/1.0\n")), "it was still going on");
 }

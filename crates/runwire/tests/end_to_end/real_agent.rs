@@ -8,6 +8,7 @@ use runwire_frame::Data;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::program::run;
 use crate::real_part::{self, CLIENTS, UpstreamAgent, agui_client, events, kinds, last, script, taken_quietly};
 use crate::serving::Serving;
 
@@ -269,5 +270,40 @@ async fn runwire_in_front_of_runwire_is_an_agent_like_any_other() {
             assert_eq!(through["messages"], attached["messages"]);
         }
         inner.only_run_of(version).await;
+    }
+}
+
+/// patterns/interrupt-resume: the framework asks for approval of its tool, and three kinds of caller answer it.
+#[tokio::test]
+async fn a_tool_that_needs_approval_runs_when_it_is_approved_and_only_then_whoever_answers() {
+    if !real_part::agent() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let agent = UpstreamAgent::start(folder.path(), 0.0).await;
+    let server = Serving::start(folder.path(), &in_front_of(&format!("{}asking", agent.url))).await;
+    for (approved, ran) in [(true, true), (false, false)] {
+        let thread = format!("client-{approved}");
+        let answer = json!({ "approved": approved }).to_string();
+        let asked = ["--thread", &thread, "--prompt", "Delete my notes", "--answer", &answer];
+        let seen = agui_client("1.0.0", &server.at("/agui/weather"), &asked).await;
+        taken_quietly(&seen);
+        let finished: Vec<&Value> = events(&seen).iter().filter(|event| event["type"] == "RUN_FINISHED").collect();
+        assert_eq!(finished[0]["outcome"]["type"], "interrupt", "{seen:#}");
+        assert_ne!(finished[1]["outcome"]["type"], "interrupt", "{seen:#}");
+        let results: Vec<&Value> = events(&seen).iter().filter(|event| event["type"] == "TOOL_CALL_RESULT").collect();
+        assert_eq!(results.iter().any(|event| event.to_string().contains("Deleted the notes")), ran, "{seen:#}");
+        assert_eq!(server.only_run_of(&thread).await.status(), runwire_frame::RunStatus::Completed);
+    }
+    for (flag, ran) in [("--approve", true), ("--deny", false)] {
+        let ask = ["run", "weather", "Delete my notes", "--json", "--server", server.url()];
+        let frames = run(folder.path(), &ask).await.exits(4).json_lines();
+        let run_id = frames[0]["run_id"].as_str().unwrap();
+        let wrong = ["resume", run_id, "--answer", r#"{"approved":1}"#, "--server", server.url()];
+        run(folder.path(), &wrong).await.could_not(&["breaks its schema at /approved"]);
+        let resume = ["resume", run_id, flag, "--follow", "--json", "--server", server.url()];
+        let rest = run(folder.path(), &resume).await.exits(0);
+        assert_eq!(rest.stdout.contains("Deleted the notes"), ran, "{}", rest.stdout);
+        assert!(rest.stdout.contains("That "), "it says its last words: {}", rest.stdout);
     }
 }

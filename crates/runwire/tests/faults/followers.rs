@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use runwire_agui::StreamEnd;
 use runwire_client::{AguiFollowed, Backoff, Disconnect, Followed, Server, Transport};
+use runwire_frame::ErrorCode;
 use tokio::task::JoinHandle;
 
 use crate::program::PATIENCE;
@@ -33,9 +34,21 @@ pub struct Seen {
     pub all: Vec<String>,
     /// How often the connection was lost.
     pub losses: usize,
+    /// Why, each time.
+    pub why: Vec<String>,
+    /// How often the first message of a WebSocket came too late, because the machine had so much to do: the client says it
+    /// again.
+    pub late: usize,
     /// How often the client's WebSocket library took an answer to the upgrade that came in crumbs for an attack. No
     /// connection was open then; the client tries again.
     pub suspected: usize,
+}
+
+impl Seen {
+    fn lost(&mut self, reason: &Disconnect) {
+        self.losses += 1;
+        self.why.push(reason.to_string());
+    }
 }
 
 /// Reads a run to its end, over as many connections as it takes. `idle` is the longest silence that is waited for.
@@ -54,7 +67,7 @@ pub async fn read(server: &Server, run_id: &str, reader: Reader, idle: Duration,
                     }
                     AguiFollowed::Events { received: None, .. } => panic!("the stream is recorded"),
                     AguiFollowed::Connected { .. } => {}
-                    AguiFollowed::Disconnected { .. } => seen.losses += 1,
+                    AguiFollowed::Disconnected { reason, .. } => seen.lost(&reason),
                     AguiFollowed::Ended(end) => assert!(matches!(end, StreamEnd::Completed { .. }), "{end:?}"),
                 }
             }
@@ -72,7 +85,12 @@ pub async fn read(server: &Server, run_id: &str, reader: Reader, idle: Duration,
             Followed::Disconnected { reason: Disconnect::Unreachable(why), .. } if why == "Attack attempt detected" => {
                 seen.suspected += 1;
             }
-            Followed::Disconnected { .. } => seen.losses += 1,
+            Followed::Disconnected {
+                reason: Disconnect::ConnectionError { code: ErrorCode::AuthFailed, .. }, ..
+            } => {
+                seen.late += 1;
+            }
+            Followed::Disconnected { reason, .. } => seen.lost(&reason),
         }
     }
     seen

@@ -14,6 +14,7 @@ use std::path::Path;
 use crate::program::{PATIENCE, command};
 
 mod agent;
+mod changed_store;
 mod clock;
 mod content;
 mod cuts;

@@ -40,7 +40,7 @@ async fn very_many_readers_of_one_live_run_all_have_all_of_it() {
     let truth = Truth::of(&server, &run_id).await;
     for (reader, seen) in seen {
         truth.holds(reader, &seen.all, &format!("one of {count}"));
-        assert_eq!(seen.losses, 0, "{reader:?}");
+        assert_eq!(seen.losses, 0, "{reader:?}: {:?}", seen.why);
     }
 }
 

@@ -10,6 +10,7 @@ mod guarantees;
 mod harness;
 mod patience;
 mod protobuf;
+mod resume;
 mod retention;
 mod run_api;
 mod session_stream;

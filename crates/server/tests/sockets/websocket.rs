@@ -85,7 +85,8 @@ async fn a_first_message_that_does_not_come_in_time_is_4401() {
     let server = Setup::new().options(|o| o.first_message = Duration::from_millis(100)).start().await;
     let run_id = server.demo().await;
     let mut socket = connect(&server, &run_id).await;
-    refused(&mut socket, 4401, ErrorCode::AuthFailed).await;
+    let (_, error) = refused(&mut socket, 4401, ErrorCode::AuthFailed).await;
+    assert!(error.retryable, "the same message may be in time at the next attempt: {error:?}");
 
     // Signs of life are no first message.
     let mut socket = connect(&server, &run_id).await;

@@ -3,5 +3,6 @@
 mod demo;
 mod follow;
 mod refusals;
+mod resume;
 mod serve;
 mod session;

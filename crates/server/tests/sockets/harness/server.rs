@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::{Client, RequestBuilder, Response};
 use runwire_engine::drivers::{DemoDriver, DemoOptions};
-use runwire_engine::{Agent, Driver, Engine, EngineOptions};
+use runwire_engine::{Agent, AgentPolicy, Driver, Engine, EngineOptions};
 use runwire_server::{App, Rights, ServerOptions, Tokens, serve};
 use runwire_store::{RunRecord, Store, StoreOptions};
 use serde_json::{Value, json};
@@ -44,7 +44,13 @@ impl Setup {
     }
 
     pub fn agent(mut self, id: &str, driver: impl Driver) -> Setup {
-        self.agents.push(Agent { id: id.to_owned(), revision: None, description: None, driver: Arc::new(driver) });
+        self.agents.push(Agent {
+            id: id.to_owned(),
+            revision: None,
+            description: None,
+            driver: Arc::new(driver),
+            policy: AgentPolicy::default(),
+        });
         self
     }
 

@@ -1,0 +1,77 @@
+//! The input of the exchange that goes on with a suspended run when no client sends one: an answer by the run API, or a
+//! deadline. It is what a client that followed the run would send.
+
+use runwire_agui::{Event, PROTOCOL_VERSION, Reducer, RunAgentInput, StateSnapshot};
+use runwire_bridge::{Peer, Projection, StoredPayload};
+use runwire_frame::Frame;
+use runwire_store::{RunRecord, Store};
+use serde_json::Value;
+
+use crate::request::CreateRunError;
+
+/// How many frames are read at once.
+const PAGE: usize = 1024;
+
+/// The last exchange's input with what the run has made since: its messages, and the state as it is now. Tools and context
+/// are the same. `resume` is left to the caller.
+pub(crate) async fn next_input(
+    store: &Store,
+    record: &RunRecord,
+    exchange_id: &str,
+) -> Result<RunAgentInput, CreateRunError> {
+    let run_id = &record.run_id;
+    let unreadable = |error: &dyn std::fmt::Display| CreateRunError::Log(error.to_string());
+    let mut projection = Projection::new(Peer::Current);
+    let mut reducer = Reducer::new();
+    let mut last: Option<RunAgentInput> = None;
+    let mut head = 0;
+    loop {
+        let page = store.read(run_id, head, PAGE).await?;
+        if page.is_empty() {
+            break;
+        }
+        for entry in page {
+            head = entry.seq();
+            let frame = Frame::decode(&entry.body()).map_err(|e| unreadable(&e))?;
+            let payload = match Projection::needs_payload(&frame) {
+                Some(segment) => store.payload(run_id, segment.as_str()).await?,
+                None => None,
+            };
+            let payload = payload.map(|p| StoredPayload { content_type: p.content_type, bytes: p.bytes });
+            for event in projection.push(&frame, payload.as_ref()).map_err(|e| unreadable(&e))? {
+                if let Event::RunStarted(started) = &event
+                    && let Some(input) = started.input.as_deref()
+                {
+                    let before = reducer.state().clone();
+                    reducer = Reducer::from_input(input);
+                    // An input that says nothing of the state leaves it as it was.
+                    if input.state.is_none() && last.is_some() {
+                        reducer.apply(StateSnapshot::new(before).into(), 0);
+                    }
+                    last = Some(input.clone());
+                } else {
+                    // What does not apply, does not for any client.
+                    reducer.apply(event, 0);
+                }
+            }
+            // A long log is passed over without waiting for anything.
+            tokio::task::consume_budget().await;
+        }
+    }
+    let mut input = match last {
+        Some(input) => input,
+        // No exchange echoed what it was asked.
+        None => {
+            let first = store.input(run_id).await?.unwrap_or_default();
+            RunAgentInput::decode_value(first).map_err(|e| unreadable(&e))?.0
+        }
+    };
+    let (messages, state) = reducer.into_parts();
+    input.messages = messages;
+    input.state = Some(state).filter(|state| *state != Value::Null);
+    input.thread_id.clone_from(&record.session_id);
+    exchange_id.clone_into(&mut input.run_id);
+    input.protocol_version = Some(PROTOCOL_VERSION.to_owned());
+    input.resume = None;
+    Ok(input)
+}

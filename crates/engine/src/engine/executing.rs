@@ -1,0 +1,191 @@
+//! Handing a run to the task that executes it, and what becomes of one whose log could not be written.
+
+use std::sync::Arc;
+
+use runwire_agui::RunAgentInput;
+use runwire_store::{AppendError, Appender, RunRecord};
+use tokio_util::sync::CancellationToken;
+
+use super::{Continued, Engine};
+use crate::answers::{LeftOut, asked};
+use crate::asking::Asking;
+use crate::driver::{Agent, Exchange};
+use crate::execution::Execution;
+use crate::guardrails::Guards;
+use crate::in_hand::Hold;
+use crate::limits::Budget;
+use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, take_over_patiently};
+use crate::writer::{Bounds, Identity, RunCore, WriteError};
+
+/// An execution whose run is in hand for as long as its task lives: also if it should panic, which leaves the run to
+/// [`Engine::watch_for_orphans`].
+struct InHand<'a> {
+    engine: &'a Engine,
+    execution: Execution,
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        self.engine.inner.runs.forget(&self.execution.run_id, &self.execution.core);
+    }
+}
+
+impl Engine {
+    pub(super) fn start(
+        &self,
+        agent: Agent,
+        record: &RunRecord,
+        input: RunAgentInput,
+        continued: Continued,
+        appender: Appender,
+        hold: Hold,
+    ) {
+        let Continued { state, resumed, interrupts, left_out, resolved_by } = continued;
+        let calls = if resumed { state.waiting_calls().collect() } else { Vec::new() };
+        let identity = Identity {
+            agent_id: agent.id.clone(),
+            agent_revision_id: agent.revision.clone(),
+            session_id: record.session_id.clone(),
+            lane: record.lane.clone(),
+            trigger_kind: record.trigger_kind.clone(),
+            resolved_by,
+        };
+        let input = Arc::new(input);
+        let stop = CancellationToken::new();
+        let bounds = Bounds {
+            budget: Arc::new(Budget::new(agent.policy.limits.clone(), self.inner.options.prices.clone())),
+            guards: Arc::new(Guards::new(agent.policy.guardrails.clone())),
+            asking: Asking {
+                answer_within: agent.policy.waiting.answer_within,
+                judged_elsewhere: agent.driver.judges_answers(),
+            },
+        };
+        let core = RunCore::new(identity, input.clone(), left_out, state, appender, bounds, stop.clone());
+        let run_id = record.run_id.clone();
+        hold.execute(core.clone(), stop.clone());
+        let attempt = core.attempt();
+        let execution = Execution {
+            core,
+            store: self.inner.store.clone(),
+            runs: self.inner.runs.clone(),
+            run_id: run_id.clone(),
+            driver: agent.driver,
+            retry: agent.policy.retry,
+            exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, stop },
+            grace: self.inner.options.cancel_grace,
+            closing: self.inner.closing.clone(),
+            abandon: self.inner.abandon.clone(),
+        };
+        let engine = self.clone();
+        self.inner.tasks.spawn(async move {
+            let mut execution = InHand { engine: &engine, execution };
+            let ended = execution.execution.run().await;
+            let Err(WriteError::Store(error)) = ended else { return };
+            match error {
+                // Whoever took the run over brings it to its end.
+                AppendError::Fenced | AppendError::Ended => {
+                    tracing::error!(%run_id, %error, "the run is not this server's any more");
+                }
+                error => {
+                    let hold = engine.inner.runs.hold_unfinished(&run_id, &execution.execution.core);
+                    drop(execution);
+                    tracing::error!(%run_id, %error, "the run's log could not be written to its end");
+                    let why = format!("the run's log could not be written: {}", error.reason());
+                    engine.clone().end_patiently(run_id, why, hold).await;
+                }
+            }
+        });
+    }
+
+    /// Executes a run from where its log stands: one that has not begun, or that waits for its next attempt.
+    ///
+    /// When the store cannot be read or written now the run stays as it is, for the next look at runs that nobody has in
+    /// hand.
+    pub(super) async fn go_on(self, run_id: String, hold: Hold) {
+        if self.inner.closing.is_cancelled() {
+            return;
+        }
+        match self.stands(&run_id).await {
+            Ok(Some((agent, record, input, continued))) => match self.inner.store.take_ownership(&run_id).await {
+                Ok(appender) => return self.start(agent, &record, input, continued, appender, hold),
+                Err(error) => tracing::warn!(%run_id, %error, "the run cannot go on yet"),
+            },
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%run_id, %error, "the run cannot go on yet"),
+        }
+        self.let_go_and_log(&run_id, hold).await;
+    }
+
+    /// The same as [`Engine::let_go`] where nobody waits who could be told of a failure.
+    pub(super) async fn let_go_and_log(&self, run_id: &str, hold: Hold) {
+        if let Err(error) = self.let_go(run_id, hold).await {
+            tracing::warn!(%run_id, %error, "the run was asked to stop and could not be stopped");
+        }
+    }
+
+    /// Where a run stands that has not begun, or waits for its next attempt; `None` for any other, and for one that
+    /// cannot be executed and was ended for it.
+    async fn stands(&self, run_id: &str) -> Result<Option<(Agent, RunRecord, RunAgentInput, Continued)>, RecoverError> {
+        let store = &self.inner.store;
+        let Some(record) = store.run(run_id).await? else { return Ok(None) };
+        if record.ended_at.is_some() {
+            return Ok(None);
+        }
+        let agent = self.inner.agents.get(&record.agent_id).cloned();
+        let (continued, input) = if record.head == 0 {
+            (Continued::new(run_id, LeftOut::default()), store.input(run_id).await?)
+        } else {
+            let log = read_log(store, run_id).await?;
+            if !log.state.between_attempts() {
+                return Ok(None);
+            }
+            let interrupts = log.suspend.as_ref().filter(|_| log.resumed).map(asked).unwrap_or_default();
+            let continued = Continued {
+                state: log.state,
+                resumed: log.resumed,
+                interrupts,
+                left_out: LeftOut::default(),
+                resolved_by: None,
+            };
+            (continued, log.input)
+        };
+        let input = serde_json::from_value(input.unwrap_or_default());
+        let why = match (agent, input) {
+            (Some(agent), Ok(input)) => return Ok(Some((agent, record, input, continued))),
+            (None, _) => format!("its agent `{}` is not configured here any more", record.agent_id),
+            (_, Err(error)) => format!("its input cannot be read back: {error}"),
+        };
+        let failed =
+            TakeOver { why: &why, retry: None, requeue: false, asked_to_stop: &|| false, pricing: self.pricing() };
+        failed.of(store, &record).await?;
+        Ok(None)
+    }
+
+    /// Brings a run to its end that could not be written, or to its next attempt, as soon as the store takes it, or the
+    /// engine is shut down.
+    ///
+    /// It stays in hand meanwhile, so that a stop that is asked for then is not lost.
+    pub(super) async fn end_patiently(self, run_id: String, why: String, hold: Option<Hold>) {
+        let hold = match hold {
+            Some(hold) => Some(hold),
+            None => self.inner.runs.hold_in_turn(&run_id).await,
+        };
+        let Some(hold) = hold else { return };
+        let agent_id = match self.inner.store.run(&run_id).await {
+            Ok(Some(record)) => Some(record.agent_id),
+            // The policy is no reason to try for; without it the run fails.
+            Ok(None) | Err(_) => None,
+        };
+        let retry = agent_id.and_then(|id| self.inner.agents.get(&id)).map(|agent| &agent.policy.retry);
+        let asked_to_stop = || hold.asked_to_stop();
+        let how = TakeOver { why: &why, retry, requeue: false, asked_to_stop: &asked_to_stop, pricing: self.pricing() };
+        let taken = tokio::select! {
+            taken = take_over_patiently(&self.inner.store, &run_id, &how) => taken,
+            () = self.inner.abandon.cancelled() => None,
+        };
+        if taken == Some(Recovered::Retrying) {
+            let engine = self.clone();
+            engine.go_on(run_id, hold).await;
+        }
+    }
+}

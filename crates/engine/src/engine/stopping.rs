@@ -1,0 +1,71 @@
+//! Stopping a run, in whichever state it is.
+
+use runwire_bridge::Recorder;
+use runwire_frame::RunStatus;
+use runwire_store::RunRecord;
+
+use super::{CancelError, Engine};
+use crate::clock::now;
+use crate::in_hand::Asked;
+use crate::recovery::{RecoverError, TakeOver, read_log};
+use crate::writer::to_append;
+
+impl Engine {
+    /// Asks a run to stop. It ends as cancelled, unless it has ended. Asking again changes nothing.
+    ///
+    /// Returns the run as it stands now; it may take the driver's grace period until it ends.
+    ///
+    /// # Errors
+    /// When there is no such run or the store fails.
+    pub async fn cancel(&self, run_id: &str) -> Result<RunRecord, CancelError> {
+        let store = &self.inner.store;
+        let unknown = || CancelError::UnknownRun(run_id.to_owned());
+        // Read first: a run that is in the store was in hand before.
+        store.run(run_id).await?.ok_or_else(unknown)?;
+        loop {
+            match self.inner.runs.ask_to_stop(run_id) {
+                Asked::Stopping(core) => {
+                    if let Some(core) = core {
+                        // A store that fails here fails the run, which is seen to elsewhere.
+                        let _ = core.progress().flush().await;
+                    }
+                    break;
+                }
+                Asked::Idle(core) => {
+                    if let Some(core) = core {
+                        let _ = core.progress().flush().await;
+                    }
+                    // Without a hold, somebody has taken the run up at this moment, and can be asked.
+                    if let Ok(_hold) = self.inner.runs.hold(run_id) {
+                        self.cancel_waiting(run_id).await?;
+                        break;
+                    }
+                }
+            }
+        }
+        store.run(run_id).await?.ok_or_else(unknown)
+    }
+
+    /// A run that waits, for an answer, its turn or its next attempt, has no task: its log is ended here. Any other is left
+    /// alone.
+    async fn cancel_waiting(&self, run_id: &str) -> Result<(), CancelError> {
+        let store = &self.inner.store;
+        let Some(record) = store.run(run_id).await? else { return Ok(()) };
+        match RunStatus::from_wire(&record.status) {
+            Some(RunStatus::Suspended) => {
+                let mut appender = store.take_ownership(run_id).await.map_err(RecoverError::from)?;
+                let state = read_log(store, run_id).await?.state;
+                let recorded = Recorder::recover(state).priced(self.pricing()).cancel(now(), &[], None);
+                appender.enqueue(to_append(recorded)).map_err(RecoverError::from)?;
+                appender.progress().flush().await.map_err(RecoverError::from)?;
+            }
+            Some(RunStatus::Queued | RunStatus::Retrying) => {
+                let stopped =
+                    TakeOver { why: "", retry: None, requeue: false, asked_to_stop: &|| true, pricing: self.pricing() };
+                stopped.of(store, &record).await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

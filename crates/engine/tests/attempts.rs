@@ -1,0 +1,318 @@
+//! Attempts: which failures are tried again, what the log and AG-UI say of it, and what a stop or a restart between two of
+//! them comes to.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod fixture;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fixture::{
+    agent, answers, bed, completed, ended, input, overloaded, patiently, request, retried, retried_after, suspended,
+};
+use runwire_bridge::{Ending, Failure, Opening};
+use runwire_engine::{Agent, Engine, EngineOptions, Recovered, RunWriter, WriteError};
+use runwire_frame::{Data, ErrorCode, FrameType, RunStatus, SegmentStatus};
+use runwire_store::{Store, StoreOptions};
+use serde_json::json;
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// Fails in the middle of a message in each attempt but this one, in which it completes.
+fn succeeds_in(attempt: u32) -> Agent {
+    agent("a", move |exchange, starting| async move {
+        let writer = starting.begin(None);
+        let message = writer.message(Opening::default()).await?;
+        message.text(&format!("Attempt {}", exchange.attempt)).await?;
+        if exchange.attempt < attempt {
+            return Err(overloaded());
+        }
+        message.end(Ending::completed()).await?;
+        Ok(completed())
+    })
+}
+
+#[tokio::test]
+async fn a_retryable_failure_is_tried_again_and_the_run_has_one_end() {
+    let bed = bed([retried(3, succeeds_in(3))]);
+    let log = bed.run("a").await;
+    assert_eq!(log.ending(), "completed");
+    use RunStatus::{Completed, Retrying, Running};
+    assert_eq!(log.statuses(), [Running, Retrying, Running, Retrying, Running, Completed]);
+    let starts = log.frames.iter().filter_map(|frame| match &frame.data {
+        Data::RunStart(start) => Some((start.attempt, start.extra["agui"]["input"].clone())),
+        _ => None,
+    });
+    let starts: Vec<_> = starts.collect();
+    assert_eq!(starts.iter().map(|(attempt, _)| *attempt).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(starts.iter().all(|(_, input)| *input == starts[0].1), "each attempt is asked the same");
+    assert_eq!(log.types().iter().filter(|of| **of == FrameType::RunEnd).count(), 1, "run.end is the last attempt's");
+    use SegmentStatus::Abandoned;
+    assert_eq!(log.segment_ends(), [Abandoned, Abandoned, SegmentStatus::Completed]);
+    let errors = log.frames.iter().filter_map(|frame| match &frame.data {
+        Data::Error(error) => Some((error.code, error.retryable)),
+        _ => None,
+    });
+    assert_eq!(errors.collect::<Vec<_>>(), [(ErrorCode::ModelError, true); 2]);
+    // As AG-UI it is one run, which takes back what the abandoned attempts said.
+    let types = log.event_types();
+    assert_eq!(types.iter().filter(|name| **name == "RUN_STARTED").count(), 1);
+    assert_eq!(types.iter().filter(|name| **name == "MESSAGES_SNAPSHOT").count(), 2);
+    assert!(!types.contains(&"RUN_ERROR"));
+    let record = bed.record(&log.run_id).await;
+    assert_eq!((record.attempt, record.failure), (3, None));
+}
+
+#[tokio::test]
+async fn the_last_attempts_failure_is_the_runs() {
+    let bed = bed([retried(2, succeeds_in(9))]);
+    let log = bed.run("a").await;
+    assert_eq!((log.ending(), log.failure_class()), ("failed", Some("MODEL_ERROR")));
+    assert_eq!(log.segment_ends(), [SegmentStatus::Abandoned, SegmentStatus::Failed]);
+    assert_eq!(bed.record(&log.run_id).await.attempt, 2);
+}
+
+#[tokio::test]
+async fn what_is_not_retryable_a_code_that_is_not_named_and_a_panic_are_not_tried_again() {
+    let mut named = retried(
+        5,
+        agent("named", |_, _| async {
+            Err(Failure { retryable: true, ..Failure::new(ErrorCode::ToolError, "the tool is not there") })
+        }),
+    );
+    named.policy.retry.codes = Some(vec![ErrorCode::ModelError]);
+    let bed = bed([
+        retried(5, agent("final", |_, _| async { Err(Failure::new(ErrorCode::AuthFailed, "the key is wrong")) })),
+        named,
+        retried(5, agent("panics", |_, _| async { panic!("a bug does the same again") })),
+    ]);
+    for id in ["final", "named", "panics"] {
+        let log = bed.run(id).await;
+        assert_eq!(log.statuses(), [RunStatus::Running, RunStatus::Failed], "{id}");
+        assert_eq!(log.error().2, id == "named", "it is said truthfully whether it may pass");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_its_next_attempt_is_stopped_at_once_and_nothing_else_starts() {
+    let executed = Arc::new(AtomicUsize::new(0));
+    let count = executed.clone();
+    let failing = agent("a", move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Err(overloaded()) }
+    });
+    let bed = bed([retried_after(LONG, 9, failing)]);
+    let run_id = bed.start("a").await;
+    bed.reaches(&run_id, RunStatus::Retrying).await;
+    let (first, second) = tokio::join!(bed.engine.cancel(&run_id), bed.engine.cancel(&run_id));
+    first.unwrap();
+    second.unwrap();
+    let log = bed.ended(&run_id).await;
+    use RunStatus::{Cancelled, Cancelling, Retrying, Running};
+    assert_eq!(log.statuses(), [Running, Retrying, Cancelling, Cancelled]);
+    assert_eq!(log.last_event()["outcome"]["type"], "cancelled");
+    assert_eq!(executed.load(Ordering::SeqCst), 1);
+    bed.idle().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_at_any_moment_of_failing_attempts_has_one_outcome() {
+    let bed = bed([retried_after(Duration::ZERO, 40, succeeds_in(20))]);
+    let mut endings = Vec::new();
+    for number in 0..60 {
+        let run_id = bed.start("a").await;
+        fixture::moment(number * 7).await;
+        bed.engine.cancel(&run_id).await.unwrap();
+        let log = bed.ended(&run_id).await;
+        let statuses = log.statuses();
+        if let Some(at) = statuses.iter().position(|status| *status == RunStatus::Cancelling) {
+            assert_eq!(statuses[at + 1..], [RunStatus::Cancelled], "{}", log.dump());
+        }
+        endings.push(log.ending());
+    }
+    assert!(endings.contains(&"cancelled"), "{endings:?}");
+    assert!(endings.iter().all(|ending| ["cancelled", "completed"].contains(ending)), "{endings:?}");
+    bed.idle().await;
+}
+
+#[tokio::test]
+async fn a_driver_is_not_tried_again_after_a_stop() {
+    let bed = bed([retried(
+        9,
+        agent("a", |exchange, starting| async move {
+            starting.begin(None);
+            exchange.stop.cancelled().await;
+            Err(overloaded())
+        }),
+    )]);
+    let run_id = bed.start("a").await;
+    bed.reaches(&run_id, RunStatus::Running).await;
+    bed.engine.cancel(&run_id).await.unwrap();
+    let log = bed.ended(&run_id).await;
+    assert_eq!(log.statuses(), [RunStatus::Running, RunStatus::Cancelling, RunStatus::Cancelled]);
+}
+
+#[tokio::test]
+async fn a_handle_of_an_abandoned_attempt_writes_nothing_into_the_next() {
+    let left: Arc<Mutex<Option<RunWriter>>> = Arc::default();
+    let kept = left.clone();
+    let bed = bed([retried(
+        2,
+        agent("a", move |exchange, starting| {
+            let kept = kept.clone();
+            async move {
+                let writer = starting.begin(None);
+                if exchange.attempt == 1 {
+                    *kept.lock().unwrap() = Some(writer);
+                    return Err(overloaded());
+                }
+                let old = kept.lock().unwrap().take().unwrap();
+                assert!(matches!(old.custom("late", json!(1)).await, Err(WriteError::Ended)));
+                Ok(completed())
+            }
+        }),
+    )]);
+    let log = bed.run("a").await;
+    assert_eq!(log.ending(), "completed", "{}", log.dump());
+}
+
+#[tokio::test]
+async fn an_exchange_that_answers_is_tried_again_with_its_answer() {
+    let bed = bed([retried(
+        2,
+        agent("a", |exchange, starting| async move {
+            let writer = starting.begin(None);
+            if !exchange.resumed {
+                return Ok(suspended(&["i1"]));
+            }
+            assert_eq!(exchange.input.resume()[0].interrupt_id, "i1");
+            assert_eq!(exchange.interrupts[0].id, "i1");
+            let message = writer.message(Opening::default()).await?;
+            message.text(&format!("{} ", exchange.attempt)).await?;
+            if exchange.attempt == 1 {
+                return Err(overloaded());
+            }
+            message.end(Ending::completed()).await?;
+            Ok(completed())
+        }),
+    )]);
+    let run_id = bed.create(request("a", input("t", "r1"))).await.unwrap().record.run_id;
+    bed.reaches(&run_id, RunStatus::Suspended).await;
+    bed.create(request("a", answers("t", "r2", &["i1"]))).await.unwrap();
+    let log = bed.ended(&run_id).await;
+    use RunStatus::{Completed, Retrying, Running, Suspended};
+    assert_eq!(log.statuses(), [Running, Suspended, Running, Retrying, Running, Completed]);
+    assert_eq!(log.text(), "1 2 ");
+}
+
+/// An engine that is gone without a word, as by a crash, at this moment of a run; then another on the same store.
+fn crash_and_restart(before: Agent, at: RunStatus, after: Agent) -> (Recovered, fixture::Log) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("runwire.db");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let store = Store::open(&path, StoreOptions::default()).unwrap();
+    let run_id = runtime.block_on(async {
+        let engine = Engine::new(store.clone(), [before], EngineOptions::default());
+        let run_id = engine.create_run(fixture::prompt("a")).await.unwrap().record.run_id;
+        patiently(async {
+            while store.run(&run_id).await.unwrap().unwrap().status != at.as_str() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        run_id
+    });
+    runtime.shutdown_background();
+    store.close();
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = Store::open(&path, StoreOptions::default()).unwrap();
+        let engine = Engine::new(store.clone(), [after], EngineOptions::default());
+        let recovered = engine.recover().await.unwrap();
+        assert_eq!(recovered.len(), 1, "{recovered:?}");
+        let log = ended(&store, &run_id).await;
+        patiently(engine.shutdown(LONG)).await;
+        (recovered[0].1, log)
+    })
+}
+
+fn hangs() -> Agent {
+    agent("a", |_, starting| async move {
+        let writer = starting.begin(None);
+        let message = writer.message(Opening::default()).await?;
+        message.text("Half").await?;
+        std::future::pending().await
+    })
+}
+
+#[test]
+fn a_run_that_waited_for_its_next_attempt_when_the_server_died_goes_on() {
+    let (recovered, log) =
+        crash_and_restart(retried_after(LONG, 2, succeeds_in(2)), RunStatus::Retrying, retried(2, succeeds_in(2)));
+    assert_eq!((recovered, log.ending()), (Recovered::Retrying, "completed"), "{}", log.dump());
+    assert_eq!(log.text(), "Attempt 1Attempt 2");
+}
+
+#[test]
+fn a_run_that_was_executed_when_the_server_died_has_its_next_attempt_if_one_is_left() {
+    let (recovered, log) = crash_and_restart(hangs(), RunStatus::Running, retried(2, succeeds_in(2)));
+    assert_eq!((recovered, log.ending()), (Recovered::Retrying, "completed"), "{}", log.dump());
+    assert_eq!(log.error().0, "INTERNAL_ERROR");
+    assert_eq!(log.segment_ends().last(), Some(&SegmentStatus::Completed));
+    let (recovered, log) = crash_and_restart(hangs(), RunStatus::Running, succeeds_in(1));
+    assert_eq!((recovered, log.ending()), (Recovered::Failed, "failed"), "{}", log.dump());
+}
+
+#[test]
+fn a_run_whose_agent_is_gone_after_the_restart_fails_and_says_why() {
+    let other = agent("other", |_, _| async { Ok(completed()) });
+    for (before, at) in [(hangs(), RunStatus::Running), (retried_after(LONG, 2, succeeds_in(2)), RunStatus::Retrying)] {
+        let (recovered, log) = crash_and_restart(before, at, other.clone());
+        assert_eq!((recovered, log.ending()), (Recovered::Failed, "failed"));
+        assert!(log.dump().contains("its agent `a` is not configured here any more"), "{}", log.dump());
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_between_two_attempts_waits_for_nothing_and_leaves_the_run_to_the_next_server() {
+    let bed = bed([retried_after(LONG, 2, succeeds_in(2))]);
+    let run_id = bed.start("a").await;
+    bed.reaches(&run_id, RunStatus::Retrying).await;
+    patiently(bed.engine.shutdown(LONG)).await;
+    assert_eq!(bed.record(&run_id).await.status, "retrying");
+    let next = Engine::new(bed.store.clone(), [retried(2, succeeds_in(2))], EngineOptions::default());
+    assert_eq!(next.recover().await.unwrap(), [(run_id.clone(), Recovered::Retrying)]);
+    assert_eq!(bed.ended(&run_id).await.ending(), "completed");
+}
+
+#[tokio::test]
+async fn what_a_shutdown_cuts_off_has_its_next_attempt_on_the_next_server() {
+    let bed = bed([retried(2, hangs())]);
+    let run_id = bed.start("a").await;
+    bed.reaches(&run_id, RunStatus::Running).await;
+    patiently(bed.engine.shutdown(Duration::ZERO)).await;
+    assert_eq!(bed.record(&run_id).await.status, "retrying");
+    let next = Engine::new(bed.store.clone(), [retried(2, succeeds_in(2))], EngineOptions::default());
+    next.recover().await.unwrap();
+    assert_eq!(bed.ended(&run_id).await.ending(), "completed");
+}
+
+#[tokio::test]
+async fn a_run_that_nobody_has_in_hand_is_taken_over_while_the_server_runs() {
+    let bed = bed([hangs()]);
+    let run_id = bed.start("a").await;
+    bed.reaches(&run_id, RunStatus::Running).await;
+    // To this engine the run is one whose task is lost: it has nothing of it in hand.
+    let options = EngineOptions { orphan_check: Duration::from_millis(5), ..EngineOptions::default() };
+    let engine = Engine::new(bed.store.clone(), [hangs()], options);
+    let own = engine.create_run(fixture::prompt("a")).await.unwrap().record.run_id;
+    bed.reaches(&own, RunStatus::Running).await;
+    engine.watch_for_orphans();
+    let log = bed.ended(&run_id).await;
+    assert_eq!((log.ending(), log.error().0), ("failed", "INTERNAL_ERROR"));
+    assert_eq!(bed.record(&own).await.status, "running", "what it has in hand it leaves alone");
+    patiently(engine.shutdown(Duration::ZERO)).await;
+}
