@@ -23,7 +23,7 @@ pub use ending::{Completion, Failure, Suspension};
 pub use ingest::{Ingest, Replayed};
 pub use log_state::{LogState, LogStateError};
 pub use projection::{Projection, ProjectionError, StoredPayload};
-pub use recorder::{Agui, Recorded, Recorder};
+pub use recorder::{Agui, Recorded, Recorder, UnansweredCall};
 /// Whom a [`Projection`] is for.
 pub use runwire_agui::Peer;
 pub use segment::{Ending, Open, Opening, kind};

@@ -44,6 +44,21 @@ impl Recorded {
     }
 }
 
+/// A tool call that waits for its result, as the log has it.
+#[derive(Debug)]
+pub struct UnansweredCall {
+    /// Which call it is.
+    pub tool_call_id: String,
+    /// The tool that is called.
+    pub tool_slug: String,
+    /// Its arguments, as far as they were written.
+    pub arguments: String,
+    /// Whether that is all of them.
+    pub arguments_complete: bool,
+    /// What its result is written through.
+    pub open: Open<kind::Tool>,
+}
+
 /// Writes one run's log. Sans-I/O: time comes in, frames come out through [`Recorder::take`].
 #[derive(Debug)]
 pub struct Recorder {
@@ -161,6 +176,22 @@ impl Recorder {
             _ => None,
         };
         self.state.open.iter().filter_map(unanswered).collect()
+    }
+
+    /// The open tool calls without a result, with what the log says of each: how the writer of a resumed run goes on with
+    /// them by what was recorded, and not by what somebody remembers of it.
+    pub fn unanswered_calls(&self) -> Vec<UnansweredCall> {
+        let recorded = |(number, segment): (&u64, &OpenSegment)| {
+            let tool = segment.tool.as_ref().filter(|tool| !tool.answered)?;
+            Some(UnansweredCall {
+                tool_call_id: tool.call_id.clone(),
+                tool_slug: tool.slug.clone(),
+                arguments: tool.arguments.clone(),
+                arguments_complete: tool.arguments_complete,
+                open: Open::new(*number, segment.id.clone()),
+            })
+        };
+        self.state.open.iter().filter_map(recorded).collect()
     }
 
     fn open<K>(&mut self, now: Timestamp, kind: SegmentKind, opening: Opening, tool_slug: Option<String>) -> Open<K> {

@@ -25,6 +25,6 @@ pub use driver::{Agent, Driver, Exchange, Starting};
 pub use engine::{CancelError, Engine, EngineOptions};
 pub use recovery::{RecoverError, Recovered};
 pub use request::{CreateRun, CreateRunError, RunRequest, Started};
-pub use segment::Segment;
+pub use segment::{RecordedCall, Segment};
 pub use sweeper::Swept;
 pub use writer::{RunWriter, WriteError};

@@ -10,6 +10,18 @@ use serde::Deserialize as _;
 use crate::said::{self, within_depth};
 use crate::writer::{RunWriter, WriteError};
 
+/// A tool call that a suspended run made and that still waits for its result, as the log has it.
+pub struct RecordedCall {
+    /// Which call it is.
+    pub tool_call_id: String,
+    /// The tool that is called.
+    pub tool_slug: String,
+    /// Its arguments as they were recorded. Whoever answers for the call goes by these.
+    pub arguments: String,
+    /// What its result is written through.
+    pub segment: Segment<kind::Tool>,
+}
+
 /// An open segment: what its content is written through. Dropped without [`Segment::end`], it stays open until the
 /// run ends, which closes it.
 pub struct Segment<K> {
@@ -22,6 +34,11 @@ pub struct Segment<K> {
 impl<K> Segment<K> {
     pub(crate) fn new(writer: RunWriter, open: Open<K>) -> Segment<K> {
         Segment { writer, open, call_closed: AtomicBool::new(false) }
+    }
+
+    /// A call that an earlier exchange made, taken up again.
+    pub(crate) fn taken_up(writer: RunWriter, open: Open<K>, call_closed: bool) -> Segment<K> {
+        Segment { writer, open, call_closed: AtomicBool::new(call_closed) }
     }
 
     /// The segment's name within the run.

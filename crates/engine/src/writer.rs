@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use runwire_agui::{Event, RunAgentInput, RunStarted};
 use runwire_bridge::{
-    COALESCE_MILLIS, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder, Replayed, kind,
-    started_members,
+    COALESCE_MILLIS, ExchangeEnd, Failure, Ingest, LogState, Open, Opening, Recorded, Recorder, Replayed,
+    UnansweredCall, kind, started_members,
 };
 use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, Timestamp};
 use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate};
@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use crate::answers::LeftOut;
 use crate::clock::now;
 use crate::said::{self, within_depth};
-use crate::segment::Segment;
+use crate::segment::{RecordedCall, Segment};
 
 /// So many of a run's frames may wait for the store before its driver has to wait.
 const MAX_FRAMES_IN_FLIGHT: usize = 512;
@@ -376,6 +376,31 @@ impl RunWriter {
             Ok(r.open_tool(now, tool_call_id, tool_slug, opening))
         });
         Ok(self.segment(open.await??))
+    }
+
+    /// The tool calls of this run's earlier exchanges that wait for their result, in the order in which they were made: how a
+    /// driver whose run is resumed gets their handles back. To be asked for once, before the driver makes calls of its own.
+    ///
+    /// # Errors
+    /// When the run has ended.
+    pub fn recorded_calls(&self) -> Result<Vec<RecordedCall>, WriteError> {
+        let calls = self.core.write(|r, _| r.unanswered_calls())?;
+        let taken_up = |call: UnansweredCall| RecordedCall {
+            tool_call_id: call.tool_call_id,
+            tool_slug: call.tool_slug,
+            arguments: call.arguments,
+            segment: Segment::taken_up(self.clone(), call.open, call.arguments_complete),
+        };
+        Ok(calls.into_iter().map(taken_up).collect())
+    }
+
+    /// Says why a run is stopped that did not fail, such as at a limit that the operator set; the driver returns
+    /// [`ExchangeEnd::Cancelled`] after it. A failure says its own reason when it is returned.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn stopping_because(&self, code: ErrorCode, message: &str) -> Result<(), WriteError> {
+        self.write(|r, now| r.error(now, code, message, false)).await
     }
 
     /// Replaces the agent's state. Any JSON value.
