@@ -258,7 +258,6 @@ impl Answer {
                 ))),
             };
         }
-        drop(events);
         match failed {
             None => Ok(Phase::Reading(response)),
             Some(ReadError::Refused(refusal)) => Err(self.endpoint.refused(refusal)),

@@ -1,5 +1,7 @@
 //! The configuration: one TOML file, then `RUNWIRE_…` variables, then flags; the later wins.
 
+mod model_agent;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -83,6 +85,25 @@ struct AgentTable {
     binding: Option<BindingWord>,
     #[serde(default)]
     capabilities: toml::Table,
+    // openai, anthropic, gemini
+    model: Option<String>,
+    #[serde(default)]
+    fallback_models: Vec<String>,
+    base_url: Option<String>,
+    api_key_env: Option<String>,
+    system: Option<String>,
+    max_output_tokens: Option<u64>,
+    temperature: Option<f64>,
+    #[serde(default)]
+    request: toml::Table,
+    #[serde(default, deserialize_with = "duration::optional")]
+    call_timeout: Option<Duration>,
+    max_model_calls: Option<u32>,
+    context_tokens: Option<usize>,
+    #[serde(default)]
+    send_state: bool,
+    #[serde(default)]
+    tools: BTreeMap<String, model_agent::ToolTable>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -128,6 +149,9 @@ const EVERY_AGENT: &[&str] = &["driver", "description", "retention"];
 const DRIVERS: &[(&str, &[&str])] = &[
     ("demo", &["pace", "repeat"]),
     ("agui", &["url", "headers", "connect_timeout", "idle_timeout", "protocol_version", "binding", "capabilities"]),
+    ("openai", model_agent::KEYS),
+    ("anthropic", model_agent::KEYS),
+    ("gemini", model_agent::KEYS),
 ];
 
 /// How a server is set up.
@@ -257,6 +281,11 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
         if let Some(retention) = agent.get("retention").and_then(toml::Value::as_table) {
             known(&format!("{place}retention."), retention, KEEP, &[])?;
         }
+        for (name, tool) in agent.get("tools").and_then(toml::Value::as_table).into_iter().flatten() {
+            if let Some(tool) = tool.as_table() {
+                known(&format!("{place}tools.{name}."), tool, model_agent::TOOL_KEYS, &[])?;
+            }
+        }
     }
     for (i, token) in table.get("tokens").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
         if let Some(token) = token.as_table() {
@@ -291,6 +320,8 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
     if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
         bail!("the name of an agent is made of letters, digits, `-`, `_` and `.`, because it is part of an address");
     }
+    // What the configuration takes from other files is part of it.
+    let mut files = String::new();
     let driver: Arc<dyn Driver> = match table.driver.as_str() {
         "demo" => {
             let defaults = DemoOptions::default();
@@ -298,6 +329,11 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
                 pace: table.pace.unwrap_or(defaults.pace),
                 repeat: table.repeat.unwrap_or(defaults.repeat),
             }))
+        }
+        "openai" | "anthropic" | "gemini" => {
+            let (driver, read) = model_agent::build(table)?;
+            files = read;
+            driver
         }
         _ => {
             let Some(url) = &table.url else { bail!("`url` is missing: the address of the upstream agent") };
@@ -325,7 +361,7 @@ fn agent(id: &str, table: &AgentTable) -> anyhow::Result<Agent> {
     };
     // What the environment holds is no part of the configuration, so a new secret is no new revision.
     // Nor is what is kept of its runs a part of what it does.
-    let revision = Some(revision(&format!("{:?}", AgentTable { retention: None, ..table.clone() })));
+    let revision = Some(revision(&format!("{:?}{files}", AgentTable { retention: None, ..table.clone() })));
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver })
 }
 
@@ -429,6 +465,8 @@ mod tests {
             ("[agents.a]\ndriver = \"demo\"\npacee = \"1s\"", "`agents.a.pacee`", "`pace`"),
             ("[agents.a]\ndriver = \"agiu\"", "`agiu`", "`agui`"),
             ("[[tokens]]\nname = \"a\"\ntokn = \"t\"", "`tokens[0].tokn`", "`token`"),
+            ("[agents.a]\ndriver = \"openai\"\nmodle = \"m\"", "`agents.a.modle`", "`model`"),
+            ("[agents.a]\ndriver = \"openai\"\n[agents.a.tools.t]\nulr = \"x\"", "`agents.a.tools.t.ulr`", "`url`"),
         ] {
             let error = error(text);
             assert!(error.contains(key) && error.contains(nearest), "{error}");
@@ -469,6 +507,24 @@ mod tests {
                 "/reasoning/supported",
             ),
             ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\ncapabilities.magic = {}", "`/magic`"),
+            ("[agents.a]\ndriver = \"openai\"", "`model` is missing"),
+            (
+                "[agents.a]\ndriver = \"gemini\"\nmodel = \"m\"\napi_key_env = \"RUNWIRE_TEST_UNSET\"",
+                "api_key_env: the environment variable RUNWIRE_TEST_UNSET is wanted",
+            ),
+            ("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\nmax_model_calls = 0", "max_model_calls"),
+            ("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\ncall_timeout = \"0s\"", "call_timeout"),
+            ("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\ntools.t = { url = \"http://x/\" }", "description"),
+            (
+                "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\n\
+                 tools.t = { url = \"http://x/\", description = \"d\", approval = \"sometimes\" }",
+                "tools.t: approval: `sometimes`",
+            ),
+            (
+                "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\n\
+                 tools.t = { url = \"http://x/\", description = \"d\", approval = { arguments = \"(\" } }",
+                "tools.t: approval.arguments",
+            ),
             ("[[tokens]]\nname = \"a\"", "tokens[0]"),
             ("[[tokens]]\nname = \"a\"\ntoken = \"\"", "empty"),
             ("[[tokens]]\nname = \"a\"\ntoken = \"t\"\nruns = \"some\"", "some"),
