@@ -13,6 +13,7 @@ mod cli;
 mod crash;
 mod interop;
 mod js_client;
+mod model_agents;
 mod outgoing;
 mod program;
 mod real_agent;
