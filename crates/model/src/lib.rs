@@ -13,6 +13,8 @@ mod endpoint;
 mod execution;
 mod history;
 mod http_tool;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod provider;
 mod refusal;
 mod resumed;
@@ -27,5 +29,7 @@ pub use call::{
 pub use driver::{AgentOptions, ModelDriver};
 pub use endpoint::{EndpointOptions, SetupError};
 pub use http_tool::{HttpTool, HttpToolOptions};
+#[cfg(feature = "mcp")]
+pub use mcp::{McpOptions, McpServer, McpTransport};
 pub use provider::{Anthropic, Gemini, OpenAi};
 pub use tool::{Arguments, OwnTool, ToolReturn, ToolSource, ToolUse};
