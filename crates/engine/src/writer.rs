@@ -670,6 +670,15 @@ impl RunWriter {
         Ok(found.await?.map(|(open, complete)| Segment::going_on(self.clone(), open, complete)))
     }
 
+    /// Says why a run is stopped that did not fail, such as at a limit that the operator set; the driver returns
+    /// [`ExchangeEnd::Cancelled`] after it. A failure says its own reason when it is returned.
+    ///
+    /// # Errors
+    /// As [`RunWriter::model`].
+    pub async fn stopping_because(&self, code: ErrorCode, message: &str) -> Result<(), WriteError> {
+        self.write(|r, now| r.error(now, code, message, false)).await
+    }
+
     /// Replaces the agent's state. Any JSON value.
     ///
     /// # Errors

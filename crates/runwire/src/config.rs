@@ -1,6 +1,7 @@
 //! The configuration: one TOML file, then `RUNWIRE_…` variables, then flags; the later wins.
 
 mod guardrails;
+mod model_agent;
 mod spending;
 
 use std::collections::BTreeMap;
@@ -130,6 +131,25 @@ struct AgentTable {
     idempotent: Option<bool>,
     #[serde(default)]
     capabilities: toml::Table,
+    // openai, anthropic, gemini
+    model: Option<String>,
+    #[serde(default)]
+    fallback_models: Vec<String>,
+    base_url: Option<String>,
+    api_key_env: Option<String>,
+    system: Option<String>,
+    max_output_tokens: Option<u64>,
+    temperature: Option<f64>,
+    #[serde(default)]
+    request: toml::Table,
+    #[serde(default, deserialize_with = "duration::optional")]
+    call_timeout: Option<Duration>,
+    max_model_calls: Option<u32>,
+    context_tokens: Option<usize>,
+    #[serde(default)]
+    send_state: bool,
+    #[serde(default)]
+    tools: BTreeMap<String, model_agent::ToolTable>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -238,6 +258,9 @@ const DRIVERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("external", &["lease", "capabilities"]),
+    ("openai", model_agent::KEYS),
+    ("anthropic", model_agent::KEYS),
+    ("gemini", model_agent::KEYS),
 ];
 
 /// How a server is set up.
@@ -423,6 +446,11 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
         if let Some(retry) = agent.get("retry").and_then(toml::Value::as_table) {
             known(&format!("{place}retry."), retry, RETRY, &[])?;
         }
+        for (name, tool) in agent.get("tools").and_then(toml::Value::as_table).into_iter().flatten() {
+            if let Some(tool) = tool.as_table() {
+                known(&format!("{place}tools.{name}."), tool, model_agent::TOOL_KEYS, &[])?;
+            }
+        }
     }
     for (i, token) in table.get("tokens").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
         if let Some(token) = token.as_table() {
@@ -457,6 +485,8 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
     if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
         bail!("the name of an agent is made of letters, digits, `-`, `_` and `.`, because it is part of an address");
     }
+    // What the configuration takes from other files is part of it.
+    let mut files = String::new();
     let driver: Arc<dyn Driver> = match table.driver.as_str() {
         "demo" => {
             let defaults = DemoOptions::default();
@@ -467,6 +497,11 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
         }
         "exec" => Arc::new(exec(table)?),
         "external" => Arc::new(external(table)?),
+        "openai" | "anthropic" | "gemini" => {
+            let (driver, read) = model_agent::build(table)?;
+            files = read;
+            driver
+        }
         _ => {
             let Some(url) = &table.url else { bail!("`url` is missing: the address of the upstream agent") };
             let mut options = AguiOptions::new(url);
@@ -508,7 +543,7 @@ fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
         limits: LimitsTable::default(),
         ..table.clone()
     };
-    let revision = Some(revision(&format!("{of_revision:?}")));
+    let revision = Some(revision(&format!("{of_revision:?}{files}")));
     let policy = AgentPolicy {
         limits: table.limits.limits(priced).context("limits")?,
         guardrails: guardrails(&table.guardrails)?,
@@ -684,6 +719,8 @@ mod tests {
             ("[agents.a]\ndriver = \"demo\"\nretry = { attempts = 2 }", "`agents.a.retry.attempts`", "`max_attempts`"),
             ("[agents.a]\ndriver = \"exec\"\ncomand = [\"x\"]", "`agents.a.comand`", "`command`"),
             ("[[tokens]]\nname = \"a\"\ntokn = \"t\"", "`tokens[0].tokn`", "`token`"),
+            ("[agents.a]\ndriver = \"openai\"\nmodle = \"m\"", "`agents.a.modle`", "`model`"),
+            ("[agents.a]\ndriver = \"openai\"\n[agents.a.tools.t]\nulr = \"x\"", "`agents.a.tools.t.ulr`", "`url`"),
         ] {
             let error = error(text);
             assert!(error.contains(key) && error.contains(nearest), "{error}");
@@ -745,6 +782,24 @@ mod tests {
                 "/reasoning/supported",
             ),
             ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\ncapabilities.magic = {}", "`/magic`"),
+            ("[agents.a]\ndriver = \"openai\"", "`model` is missing"),
+            (
+                "[agents.a]\ndriver = \"gemini\"\nmodel = \"m\"\napi_key_env = \"RUNWIRE_TEST_UNSET\"",
+                "api_key_env: the environment variable RUNWIRE_TEST_UNSET is wanted",
+            ),
+            ("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\nmax_model_calls = 0", "max_model_calls"),
+            ("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\ncall_timeout = \"0s\"", "call_timeout"),
+            ("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\ntools.t = { url = \"http://x/\" }", "description"),
+            (
+                "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\n\
+                 tools.t = { url = \"http://x/\", description = \"d\", approval = \"sometimes\" }",
+                "tools.t: approval: `sometimes`",
+            ),
+            (
+                "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\n\
+                 tools.t = { url = \"http://x/\", description = \"d\", approval = { arguments = \"(\" } }",
+                "tools.t: approval.arguments",
+            ),
             ("[[tokens]]\nname = \"a\"", "tokens[0]"),
             ("[[tokens]]\nname = \"a\"\ntoken = \"\"", "empty"),
             ("[[tokens]]\nname = \"a\"\ntoken = \"t\"\nruns = \"some\"", "some"),

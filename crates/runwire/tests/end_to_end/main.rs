@@ -15,6 +15,7 @@ mod examples;
 mod interop;
 mod js_client;
 mod limits;
+mod model_agents;
 mod outgoing;
 mod program;
 mod real_agent;

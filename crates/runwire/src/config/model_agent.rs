@@ -1,0 +1,185 @@
+//! Agents that are a model API and tools: `driver = "openai"`, `"anthropic"` and `"gemini"`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use runwire_engine::Driver;
+use runwire_model::{
+    AgentOptions, Anthropic, Approval, EndpointOptions, Gemini, HttpTool, HttpToolOptions, ModelDriver, OpenAi,
+    OwnTool, ToolSpec,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{AgentTable, from_environment};
+use crate::{duration, size};
+
+/// The keys of such an agent.
+pub const KEYS: &[&str] = &[
+    "model",
+    "fallback_models",
+    "base_url",
+    "api_key_env",
+    "headers",
+    "system",
+    "max_output_tokens",
+    "temperature",
+    "request",
+    "connect_timeout",
+    "call_timeout",
+    "idle_timeout",
+    "max_model_calls",
+    "context_tokens",
+    "send_state",
+    "tools",
+];
+
+/// The keys of `[agents.NAME.tools.TOOL]`.
+pub const TOOL_KEYS: &[&str] = &[
+    "url",
+    "description",
+    "parameters",
+    "parameters_file",
+    "headers",
+    "timeout",
+    "max_result_bytes",
+    "approval",
+    "required",
+];
+
+/// `[agents.NAME.tools.TOOL]`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ToolTable {
+    url: Option<String>,
+    description: Option<String>,
+    parameters: Option<toml::Table>,
+    parameters_file: Option<PathBuf>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "duration::optional")]
+    timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "size::optional")]
+    max_result_bytes: Option<u64>,
+    approval: Option<toml::Value>,
+    #[serde(default)]
+    required: bool,
+}
+
+/// The driver of such an agent, and what was read of other files for it.
+pub fn build(table: &AgentTable) -> anyhow::Result<(Arc<dyn Driver>, String)> {
+    let Some(model) = &table.model else { bail!("`model` is missing: which model is asked, by its provider's name") };
+    let mut endpoint = EndpointOptions {
+        base_url: table.base_url.clone(),
+        headers: headers(&table.headers)?,
+        ..EndpointOptions::default()
+    };
+    endpoint.connect_timeout = table.connect_timeout.unwrap_or(endpoint.connect_timeout);
+    if let Some(name) = &table.api_key_env {
+        let key =
+            std::env::var(name).with_context(|| format!("api_key_env: the environment variable {name} is wanted"))?;
+        endpoint.api_key = Some(key);
+        endpoint.api_key_env = Some(name.clone());
+    }
+    let mut options = AgentOptions::new(model);
+    options.fallback_models.clone_from(&table.fallback_models);
+    options.system.clone_from(&table.system);
+    options.max_output_tokens = table.max_output_tokens;
+    options.temperature = table.temperature;
+    if let Value::Object(request) = serde_json::to_value(&table.request)? {
+        options.request = request;
+    }
+    options.call_timeout = table.call_timeout.unwrap_or(options.call_timeout);
+    options.idle_timeout = table.idle_timeout.unwrap_or(options.idle_timeout);
+    options.max_model_calls = table.max_model_calls.unwrap_or(options.max_model_calls);
+    options.context_tokens = table.context_tokens;
+    options.send_state = table.send_state;
+    for (key, value) in [
+        ("connect_timeout", endpoint.connect_timeout),
+        ("call_timeout", options.call_timeout),
+        ("idle_timeout", options.idle_timeout),
+    ] {
+        if value.is_zero() {
+            bail!("{key}: with no time at all every run would fail");
+        }
+    }
+    if options.max_model_calls == 0 || options.max_output_tokens == Some(0) {
+        bail!("max_model_calls and max_output_tokens: with none at all the agent could not answer");
+    }
+    let mut files = String::new();
+    for (name, tool) in &table.tools {
+        let tool = http_tool(name, tool, &mut files).with_context(|| format!("tools.{name}"))?;
+        options.tools.push(Arc::new(tool) as Arc<dyn OwnTool>);
+    }
+    let driver = match table.driver.as_str() {
+        "anthropic" => ModelDriver::new("anthropic", Anthropic::new(endpoint)?, options),
+        "gemini" => ModelDriver::new("gemini", Gemini::new(endpoint)?, options),
+        _ => ModelDriver::new("openai", OpenAi::new(endpoint)?, options),
+    };
+    Ok((Arc::new(driver), files))
+}
+
+fn http_tool(name: &str, table: &ToolTable, files: &mut String) -> anyhow::Result<HttpTool> {
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)) {
+        bail!(
+            "the name of a tool is made of at most 64 letters, digits, `-` and `_`, because model APIs take no other"
+        );
+    }
+    let Some(url) = &table.url else { bail!("`url` is missing: where calls are sent to") };
+    let Some(description) = &table.description else { bail!("`description` is missing: a model chooses tools by it") };
+    let parameters = match (&table.parameters, &table.parameters_file) {
+        (Some(_), Some(_)) => bail!("one of `parameters` and `parameters_file` is wanted, not both"),
+        (Some(schema), None) => serde_json::to_value(schema)?,
+        (None, Some(path)) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("parameters_file: {} cannot be read", path.display()))?;
+            files.push_str(&text);
+            serde_json::from_str(&text).with_context(|| format!("parameters_file: {} is no JSON", path.display()))?
+        }
+        (None, None) => json!({ "type": "object", "properties": {} }),
+    };
+    if !parameters.is_object() {
+        bail!("the parameters of a tool are a JSON Schema, which is an object");
+    }
+    let spec = ToolSpec { name: name.to_owned(), description: description.clone(), parameters };
+    let mut options = HttpToolOptions::new(spec, url);
+    options.headers = headers(&table.headers)?;
+    options.timeout = table.timeout.unwrap_or(options.timeout);
+    if options.timeout.is_zero() {
+        bail!("timeout: with no time at all every call would fail");
+    }
+    if let Some(bytes) = table.max_result_bytes {
+        options.max_result_bytes = usize::try_from(bytes).context("max_result_bytes")?;
+    }
+    options.approval = table.approval.as_ref().map(approval).transpose()?.unwrap_or_default();
+    options.required = table.required;
+    Ok(HttpTool::new(options)?)
+}
+
+fn approval(value: &toml::Value) -> anyhow::Result<Approval> {
+    let wanted = "it is \"always\", \"never\" or { arguments = \"PATTERN\" }";
+    match value {
+        toml::Value::String(word) => match word.as_str() {
+            "always" => Ok(Approval::Always),
+            "never" => Ok(Approval::Never),
+            other => bail!("approval: `{other}`; {wanted}"),
+        },
+        toml::Value::Table(table) => match (table.get("arguments"), table.len()) {
+            (Some(toml::Value::String(pattern)), 1) => {
+                let pattern = regex::Regex::new(pattern).context("approval.arguments is no regular expression")?;
+                Ok(Approval::Arguments(pattern))
+            }
+            _ => bail!("approval: {wanted}"),
+        },
+        _ => bail!("approval: {wanted}"),
+    }
+}
+
+fn headers(table: &BTreeMap<String, String>) -> anyhow::Result<Vec<(String, String)>> {
+    let header = |(name, value): (&String, &String)| {
+        Ok((name.clone(), from_environment(value).with_context(|| format!("headers.{name}"))?))
+    };
+    table.iter().map(header).collect()
+}

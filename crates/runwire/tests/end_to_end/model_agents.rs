@@ -1,0 +1,227 @@
+//! Agents that are a model API and tools, in the shapes of three providers, as `@ag-ui/client` sees them. The models' answers
+//! are written down in `tests/real/model-mock.mjs`; the servers that give them are real.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use runwire_frame::{Data, Frame};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+
+use crate::program::PATIENCE;
+use crate::real_part::{self, agui_client, events, kinds, last, taken_quietly};
+use crate::serving::Serving;
+
+/// The providers, by the word that names their driver and the path that their address ends with.
+const PROVIDERS: [(&str, &str); 3] = [("openai", "/v1"), ("anthropic", "/v1"), ("gemini", "/v1beta")];
+
+/// The models and the tool. They end with the test that started them.
+struct Mock {
+    _child: Child,
+    _stdin: ChildStdin,
+    models: String,
+    tool: String,
+}
+
+impl Mock {
+    async fn start() -> Mock {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/real");
+        let mut child = Command::new("node")
+            .arg("model-mock.mjs")
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let listening = async {
+            loop {
+                let line = lines.next_line().await.unwrap().expect("the mock says where it listens");
+                if let Some(urls) = line.strip_prefix("listening ") {
+                    return urls.to_owned();
+                }
+            }
+        };
+        let urls = tokio::time::timeout(PATIENCE, listening).await.expect("the mock starts");
+        let (models, tool) = urls.split_once(' ').unwrap();
+        let (models, tool) = (models.to_owned(), tool.to_owned());
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Mock { _child: child, _stdin: stdin, models, tool }
+    }
+
+    /// An agent of each provider, each with two tools.
+    fn config(&self) -> String {
+        let agent = |(driver, path): (&str, &str)| {
+            format!(
+                "[agents.{driver}]\ndriver = \"{driver}\"\nmodel = \"some-model\"\nbase_url = \"{}{path}\"\n\
+                 api_key_env = \"PATH\"\n\
+                 [agents.{driver}.tools.look]\nurl = \"{tool}\"\ndescription = \"Looks\"\nheaders = {{ X-Secret = \"s\" }}\n\
+                 parameters = {{ type = \"object\", properties = {{ q = {{ type = \"string\" }} }} }}\n\
+                 [agents.{driver}.tools.pay]\nurl = \"{tool}\"\ndescription = \"Pays\"\n\
+                 approval = {{ arguments = '\"sum\":' }}\n\n",
+                self.models,
+                tool = self.tool,
+            )
+        };
+        PROVIDERS.map(agent).concat()
+    }
+}
+
+async fn log(server: &Serving, session: &str) -> (Vec<Frame>, String) {
+    let id = server.only_run_of(session).await.run_id().to_owned();
+    let bodies = server.log_of(&id).await;
+    (bodies.iter().map(|body| Frame::decode(body.as_bytes()).unwrap()).collect(), bodies.join("\n"))
+}
+
+fn said(document: &Value) -> String {
+    let deltas = events(document).iter().filter(|event| event["type"] == "TEXT_MESSAGE_CONTENT");
+    deltas.map(|event| event["delta"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn each_provider_answers_with_text_and_reasoning_and_its_key_is_nowhere() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let server = Serving::start(folder.path(), &mock.config()).await;
+    for (driver, _) in PROVIDERS {
+        let url = server.at(&format!("/agui/{driver}"));
+        let run = agui_client("1.0.0", &url, &["--thread", driver, "--prompt", "say hello"]).await;
+        taken_quietly(&run);
+        assert_eq!(last(&run)["type"], "RUN_FINISHED", "{run:#}");
+        assert_eq!(said(&run), "Hello from the model, in several pieces.", "{driver}");
+        assert!(kinds(&run).contains(&"REASONING_MESSAGE_CONTENT"), "{driver}: {run:#}");
+        let usage = &last(&run)["usage"][0];
+        assert_eq!(usage["totalTokens"].as_u64(), Some(150), "{driver}: {usage}");
+        let (_, text) = log(&server, driver).await;
+        let key = std::env::var("PATH").unwrap();
+        assert!(!text.contains(&key) && !server.log().contains(&key), "{driver}: a key is in no log");
+    }
+}
+
+#[tokio::test]
+async fn each_provider_calls_tools_in_parallel_and_goes_on_from_their_results() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let server = Serving::start(folder.path(), &mock.config()).await;
+    for (driver, _) in PROVIDERS {
+        let url = server.at(&format!("/agui/{driver}"));
+        let run = agui_client("1.0.0", &url, &["--thread", driver, "--prompt", "look twice"]).await;
+        taken_quietly(&run);
+        assert_eq!(said(&run), "I have looked twice.", "{driver}: {run:#}");
+        let results: Vec<Value> = events(&run)
+            .iter()
+            .filter(|event| event["type"] == "TOOL_CALL_RESULT")
+            .map(|event| serde_json::from_str(event["content"].as_str().unwrap()).unwrap())
+            .collect();
+        assert_eq!(results.len(), 2, "{driver}");
+        for q in ["one", "two"] {
+            assert!(results.contains(&json!({ "called": { "q": q }, "secret": "s" })), "{driver}: {results:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_way_of_failing_has_its_code() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let server = Serving::start(folder.path(), &mock.config()).await;
+    for (driver, _) in PROVIDERS {
+        for (prompt, code, says) in [
+            ("be busy", "RATE_LIMITED", "wait 7 s"),
+            ("be broken", "MODEL_ERROR", "Oops"),
+            ("be cut", "MODEL_ERROR", ""),
+        ] {
+            let thread = format!("{driver} {prompt}");
+            let url = server.at(&format!("/agui/{driver}"));
+            let run = agui_client("1.0.0", &url, &["--thread", &thread, "--prompt", prompt]).await;
+            let end = last(&run);
+            assert_eq!((&end["type"], &end["code"]), (&json!("RUN_ERROR"), &json!(code)), "{thread}: {end}");
+            assert!(end["message"].as_str().unwrap().contains(says), "{thread}: {end}");
+            let (frames, text) = log(&server, &thread).await;
+            let retryable = frames.iter().any(|frame| matches!(&frame.data, Data::Error(error) if error.retryable));
+            assert!(retryable, "{text}");
+        }
+    }
+}
+
+/// One conversation of the released client: what it is asked, and what it answers when the run waits for it.
+const TALK: &str = r#"
+import { HttpAgent } from "@ag-ui/client";
+const [url, thread, prompt, payload] = process.argv.slice(1).filter((flag) => flag !== "--");
+const agent = new HttpAgent({ url, threadId: thread, initialMessages: [{ id: "u1", role: "user", content: prompt }] });
+const runs = [];
+const run = async (more) => {
+  const events = [];
+  await agent.runAgent(more, { onEvent: ({ event }) => void events.push(JSON.parse(JSON.stringify(event))) });
+  runs.push(events);
+  return events.at(-1);
+};
+const tools = [{ name: "show", description: "Shows", parameters: { type: "object" } }];
+let end = await run({ tools });
+if (end.outcome?.type === "interrupt") {
+  const resume = end.outcome.interrupts.map(({ id }) => ({ interruptId: id, status: "resolved", payload: JSON.parse(payload) }));
+  await run({ tools, resume });
+}
+console.log(JSON.stringify({ runs, messages: agent.messages }));
+"#;
+
+#[tokio::test]
+async fn a_payment_waits_for_a_person_and_is_made_or_not_as_that_says() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let server = Serving::start(folder.path(), &mock.config()).await;
+    for (driver, _) in PROVIDERS {
+        for approved in [true, false] {
+            let payload = json!({ "approved": approved }).to_string();
+            let thread = format!("{driver} {approved}");
+            let url = server.at(&format!("/agui/{driver}"));
+            let talk = real_part::source(TALK, &[&url, &thread, "pay it", &payload]).await;
+            let runs = talk["runs"].as_array().unwrap();
+            assert_eq!(runs.len(), 2, "{talk:#}");
+            let interrupt = &runs[0].as_array().unwrap().last().unwrap()["outcome"]["interrupts"][0];
+            assert_eq!(interrupt["metadata"]["arguments"], json!({ "sum": 5 }), "{interrupt}");
+            let second = runs[1].as_array().unwrap();
+            assert_eq!(second.last().unwrap()["type"], "RUN_FINISHED", "{talk:#}");
+            let result = second.iter().find(|event| event["type"] == "TOOL_CALL_RESULT").unwrap();
+            let content = result["content"].as_str().unwrap();
+            assert_eq!(content.contains("\"called\":{\"sum\":5}"), approved, "{content}");
+            assert_eq!(result["toolCallId"], interrupt["toolCallId"]);
+            let words = talk["messages"].to_string();
+            assert!(words.contains("That is settled."), "the model is asked again in either case: {words}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_the_pages_own_tool_is_left_to_the_page() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let server = Serving::start(folder.path(), &mock.config()).await;
+    for (driver, _) in PROVIDERS {
+        let url = server.at(&format!("/agui/{driver}"));
+        let talk = real_part::source(TALK, &[&url, driver, "show it", "null"]).await;
+        let run = talk["runs"][0].as_array().unwrap();
+        let start = run.iter().find(|event| event["type"] == "TOOL_CALL_START").unwrap();
+        let outcome = &run.last().unwrap()["outcome"];
+        assert_eq!(outcome, &json!({ "type": "success", "pendingToolCallIds": [start["toolCallId"]] }), "{driver}");
+        assert!(!run.iter().any(|event| event["type"] == "TOOL_CALL_RESULT"), "{driver}");
+    }
+}
