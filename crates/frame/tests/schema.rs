@@ -232,6 +232,8 @@ fn the_protocols_page_has_the_close_codes_of_the_seed_each_with_its_error_code()
         of_the_seed.collect::<Vec<_>>(),
         [
             (CloseCode::Normal, None),
+            // Refused, and not said in time.
+            (CloseCode::AuthFailed, Some("AUTH_FAILED")),
             (CloseCode::AuthFailed, Some("AUTH_FAILED")),
             (CloseCode::AuthFailed, Some("MALFORMED_FRAME")),
             (CloseCode::RunNotFound, Some("RUN_NOT_FOUND")),

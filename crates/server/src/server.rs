@@ -49,8 +49,8 @@ pub enum StartError {
         /// Why not.
         error: std::io::Error,
     },
-    /// The thread that opened the store panicked.
-    #[error("opening the store failed unexpectedly: {0}")]
+    /// The thread that opened or closed the store panicked.
+    #[error("opening or closing the store failed unexpectedly: {0}")]
     Panicked(#[from] JoinError),
 }
 
@@ -122,18 +122,38 @@ impl Setup {
         let (path, options) = (self.store, self.store_options);
         let store = tokio::task::spawn_blocking(move || Store::open(&path, options)).await??;
         let engine = Engine::new(store.clone(), self.agents, self.engine_options);
-        let recovered = engine.recover().await?;
-        engine.sweep_regularly();
-        engine.watch_for_orphans();
-        engine.watch_deadlines();
-        let not_listening = |error| StartError::Listen { address: self.listen, error };
-        let listener = TcpListener::bind(self.listen).await.map_err(not_listening)?;
-        let address = listener.local_addr().map_err(not_listening)?;
+        let (recovered, listener, address) = match ready(&engine, self.listen).await {
+            Ok(ready) => ready,
+            Err(error) => {
+                engine.shutdown(Duration::ZERO).await;
+                close(store).await?;
+                return Err(error);
+            }
+        };
         let app = App::new(engine.clone(), self.tokens, self.server_options);
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(serve(listener, app, shutdown.clone()));
         Ok(Server { address, recovered, engine, store, grace: self.shutdown_grace, shutdown, serving })
     }
+}
+
+/// Sees to what was left behind before anybody can ask for it, then listens.
+async fn ready(
+    engine: &Engine,
+    address: SocketAddr,
+) -> Result<(Vec<(String, Recovered)>, TcpListener, SocketAddr), StartError> {
+    let recovered = engine.recover().await?;
+    engine.sweep_regularly();
+    engine.watch_for_orphans();
+    engine.watch_deadlines();
+    let not_listening = |error| StartError::Listen { address, error };
+    let listener = TcpListener::bind(address).await.map_err(not_listening)?;
+    let address = listener.local_addr().map_err(not_listening)?;
+    Ok((recovered, listener, address))
+}
+
+async fn close(store: Store) -> Result<(), JoinError> {
+    tokio::task::spawn_blocking(move || store.close()).await
 }
 
 /// A server that serves. To be stopped with [`Server::stop`]: dropped, it serves on for as long as the runtime lives.
@@ -171,8 +191,7 @@ impl Server {
         self.engine.shutdown(self.grace).await;
         self.shutdown.cancel();
         self.serving.await?;
-        let store = self.store;
-        tokio::task::spawn_blocking(move || store.close()).await
+        close(self.store).await
     }
 
     /// Waits until it has ended by itself, which it does only when it panics: with that, if so. May be dropped and called

@@ -16,6 +16,7 @@ mod retention;
 mod run_api;
 mod session_stream;
 mod sessions;
+mod setup;
 mod shutdown;
 mod sse;
 mod statuses;
