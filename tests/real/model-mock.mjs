@@ -20,6 +20,8 @@ mock.on(then("look twice"), { content: "I have looked twice." });
 mock.on({ userMessage: "show it" }, { toolCalls: [call("show", { what: "map" })] });
 mock.on(once("pay it"), { toolCalls: [call("pay", { sum: 5 })] });
 mock.on(then("pay it"), { content: "That is settled." });
+mock.on(once("echo it"), { toolCalls: [call("echo", { message: "hi there" }), call("get-tiny-image", {})] });
+mock.on(then("echo it"), { content: "It was echoed." });
 mock.on({ userMessage: "be busy" }, {
   error: { message: "Slow down", type: "rate_limit_error" },
   status: 429,

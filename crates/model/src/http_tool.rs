@@ -129,3 +129,83 @@ async fn answer(request: reqwest::RequestBuilder, max: usize) -> ToolReturn {
         Err(_) => ToolReturn::failed("the tool's result is not UTF-8 text"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::tool::Arguments;
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    /// A server that gives one answer to one request; `None` never answers. Gives its address and what it was sent.
+    async fn serving(answer: Option<&'static str>) -> (String, tokio::task::JoinHandle<String>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let served = tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut request = String::new();
+            while !request.ends_with("{\"a\":1}") {
+                let mut bytes = [0; 1024];
+                let read = socket.read(&mut bytes).await.unwrap();
+                request.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+            }
+            match answer {
+                Some(answer) => socket.write_all(answer.as_bytes()).await.unwrap(),
+                None => std::future::pending().await,
+            }
+            request
+        });
+        (url, served)
+    }
+
+    async fn call(url: String, change: impl FnOnce(&mut HttpToolOptions)) -> ToolReturn {
+        // Only the first of several can be installed, and it does not matter which that is.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let spec = ToolSpec { name: "t".to_owned(), description: String::new(), parameters: json!({}) };
+        let mut options = HttpToolOptions::new(spec, url);
+        change(&mut options);
+        let arguments = Arguments::parse("{ \"a\": 1 }").unwrap();
+        let call = ToolUse { tool_call_id: "call_7".to_owned(), arguments };
+        HttpTool::new(options).unwrap().execute(call).await
+    }
+
+    #[tokio::test]
+    async fn a_call_is_a_post_of_its_arguments_and_says_which_call_it_is() {
+        let (url, served) = serving(Some("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n42")).await;
+        assert_eq!(call(url, |_| ()).await, ToolReturn::worked(ToolOutput::Text("42".to_owned())));
+        let request = served.await.unwrap();
+        assert!(request.starts_with("POST / HTTP/1.1\r\n"), "{request}");
+        assert!(request.contains("idempotency-key: call_7\r\n"), "{request}");
+        assert!(request.contains("content-type: application/json\r\n"), "{request}");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_success_is_a_failure_that_says_why() {
+        let refusal = "HTTP/1.1 422 Unprocessable Entity\r\ncontent-length: 9\r\n\r\nno such a";
+        let moved = "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
+        let broken = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
+        let large = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n123456789";
+        for (answer, says) in [
+            (refusal, "HTTP 422 Unprocessable Entity: no such a"),
+            (moved, "HTTP 307"),
+            (broken, "broke off"),
+            (large, "more than 8 bytes"),
+        ] {
+            let (url, _served) = serving(Some(answer)).await;
+            let returned = call(url, |options| options.max_result_bytes = 8).await;
+            let ToolOutput::Text(why) = &returned.output else { panic!("{returned:?}") };
+            assert!(!returned.ok && !returned.timed_out && why.contains(says), "{says}: {why}");
+        }
+        let returned = call("http://127.0.0.1:1/".to_owned(), |_| ()).await;
+        assert!(!returned.ok, "{returned:?}");
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_does_not_answer_has_timed_out() {
+        let (url, served) = serving(None).await;
+        let returned = call(url, |options| options.timeout = Duration::from_millis(50)).await;
+        assert!(!returned.ok && returned.timed_out, "{returned:?}");
+        served.abort();
+    }
+}

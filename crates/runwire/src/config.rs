@@ -150,6 +150,8 @@ struct AgentTable {
     send_state: bool,
     #[serde(default)]
     tools: BTreeMap<String, model_agent::ToolTable>,
+    #[serde(default)]
+    mcp: BTreeMap<String, model_agent::McpTable>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -446,9 +448,11 @@ fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
         if let Some(retry) = agent.get("retry").and_then(toml::Value::as_table) {
             known(&format!("{place}retry."), retry, RETRY, &[])?;
         }
-        for (name, tool) in agent.get("tools").and_then(toml::Value::as_table).into_iter().flatten() {
-            if let Some(tool) = tool.as_table() {
-                known(&format!("{place}tools.{name}."), tool, model_agent::TOOL_KEYS, &[])?;
+        for (key, keys) in [("tools", model_agent::TOOL_KEYS), ("mcp", model_agent::MCP_KEYS)] {
+            for (name, table) in agent.get(key).and_then(toml::Value::as_table).into_iter().flatten() {
+                if let Some(table) = table.as_table() {
+                    known(&format!("{place}{key}.{name}."), table, keys, &[])?;
+                }
             }
         }
     }
@@ -790,6 +794,12 @@ mod tests {
             ("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\nmax_model_calls = 0", "max_model_calls"),
             ("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\ncall_timeout = \"0s\"", "call_timeout"),
             ("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\ntools.t = { url = \"http://x/\" }", "description"),
+            ("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\nmcp.s = {}", "mcp.s: one of `command` and `url`"),
+            (
+                "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\n\
+                 mcp.s = { command = [\"x\"], env = [\"RUNWIRE_TEST_UNSET\"] }",
+                "RUNWIRE_TEST_UNSET",
+            ),
             (
                 "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\n\
                  tools.t = { url = \"http://x/\", description = \"d\", approval = \"sometimes\" }",

@@ -9,8 +9,10 @@ use anyhow::{Context as _, bail};
 use runwire_engine::Driver;
 use runwire_model::{
     AgentOptions, Anthropic, Approval, EndpointOptions, Gemini, HttpTool, HttpToolOptions, ModelDriver, OpenAi,
-    OwnTool, ToolSpec,
+    OwnTool, ToolSource, ToolSpec,
 };
+#[cfg(feature = "mcp")]
+use runwire_model::{McpOptions, McpServer, McpTransport};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -35,6 +37,7 @@ pub const KEYS: &[&str] = &[
     "context_tokens",
     "send_state",
     "tools",
+    "mcp",
 ];
 
 /// The keys of `[agents.NAME.tools.TOOL]`.
@@ -49,6 +52,31 @@ pub const TOOL_KEYS: &[&str] = &[
     "approval",
     "required",
 ];
+
+/// The keys of `[agents.NAME.mcp.SERVER]`.
+pub const MCP_KEYS: &[&str] =
+    &["command", "env", "url", "headers", "tools", "approval", "timeout", "max_result_bytes", "required"];
+
+/// `[agents.NAME.mcp.SERVER]`.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "such a table is refused"))]
+pub struct McpTable {
+    #[serde(default)]
+    command: Vec<String>,
+    #[serde(default)]
+    env: Vec<String>,
+    url: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    tools: Option<Vec<String>>,
+    approval: Option<toml::Value>,
+    #[serde(default, deserialize_with = "duration::optional")]
+    timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "size::optional")]
+    max_result_bytes: Option<u64>,
+    #[serde(default)]
+    required: bool,
+}
 
 /// `[agents.NAME.tools.TOOL]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -113,6 +141,9 @@ pub fn build(table: &AgentTable) -> anyhow::Result<(Arc<dyn Driver>, String)> {
         let tool = http_tool(name, tool, &mut files).with_context(|| format!("tools.{name}"))?;
         options.tools.push(Arc::new(tool) as Arc<dyn OwnTool>);
     }
+    for (name, server) in &table.mcp {
+        options.sources.push(mcp_server(name, server).with_context(|| format!("mcp.{name}"))?);
+    }
     let driver = match table.driver.as_str() {
         "anthropic" => ModelDriver::new("anthropic", Anthropic::new(endpoint)?, options),
         "gemini" => ModelDriver::new("gemini", Gemini::new(endpoint)?, options),
@@ -156,6 +187,42 @@ fn http_tool(name: &str, table: &ToolTable, files: &mut String) -> anyhow::Resul
     options.approval = table.approval.as_ref().map(approval).transpose()?.unwrap_or_default();
     options.required = table.required;
     Ok(HttpTool::new(options)?)
+}
+
+#[cfg(feature = "mcp")]
+fn mcp_server(name: &str, table: &McpTable) -> anyhow::Result<Arc<dyn ToolSource>> {
+    let transport = match (&table.url, table.command.is_empty()) {
+        (Some(url), true) if table.env.is_empty() => {
+            McpTransport::Http { url: url.clone(), headers: headers(&table.headers)? }
+        }
+        (None, false) if table.headers.is_empty() => {
+            let variable = |name: &String| {
+                let value =
+                    std::env::var(name).with_context(|| format!("env: the environment variable {name} is wanted"))?;
+                anyhow::Ok((name.clone(), value))
+            };
+            let env = table.env.iter().map(variable).collect::<anyhow::Result<_>>()?;
+            McpTransport::Command { command: table.command.clone(), env }
+        }
+        _ => bail!("one of `command` and `url` is wanted; `env` goes with the first, `headers` with the second"),
+    };
+    let mut options = McpOptions::new(name, transport);
+    options.tools.clone_from(&table.tools);
+    options.approval = table.approval.as_ref().map(approval).transpose()?.unwrap_or_default();
+    options.timeout = table.timeout.unwrap_or(options.timeout);
+    if options.timeout.is_zero() {
+        bail!("timeout: with no time at all every call would fail");
+    }
+    if let Some(bytes) = table.max_result_bytes {
+        options.max_result_bytes = usize::try_from(bytes).context("max_result_bytes")?;
+    }
+    options.required = table.required;
+    Ok(Arc::new(McpServer::new(options)?))
+}
+
+#[cfg(not(feature = "mcp"))]
+fn mcp_server(_: &str, _: &McpTable) -> anyhow::Result<Arc<dyn ToolSource>> {
+    bail!("this binary was built without the feature `mcp`; build it with the default features")
 }
 
 fn approval(value: &toml::Value) -> anyhow::Result<Approval> {

@@ -225,3 +225,119 @@ async fn a_call_of_the_pages_own_tool_is_left_to_the_page() {
         assert!(!run.iter().any(|event| event["type"] == "TOOL_CALL_RESULT"), "{driver}");
     }
 }
+
+/// A published MCP server, and an agent that has two of its tools.
+fn with_mcp(mock: &Mock, reached: &str) -> String {
+    format!(
+        "[agents.echo]\ndriver = \"openai\"\nmodel = \"some-model\"\nbase_url = \"{}/v1\"\n\
+         [agents.echo.mcp.everything]\n{reached}\ntools = [\"echo\", \"get-tiny-image\"]\nrequired = true\n",
+        mock.models
+    )
+}
+
+fn everything() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/real").canonicalize().unwrap();
+    folder.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js").display().to_string()
+}
+
+async fn echoes(server: &Serving, thread: &str) {
+    let run = agui_client("1.0.0", &server.at("/agui/echo"), &["--thread", thread, "--prompt", "echo it"]).await;
+    taken_quietly(&run);
+    assert_eq!(last(&run)["type"], "RUN_FINISHED", "{run:#}");
+    let results: Vec<&Value> = events(&run)
+        .iter()
+        .filter(|event| event["type"] == "TOOL_CALL_RESULT")
+        .map(|event| &event["content"])
+        .collect();
+    assert!(
+        results.iter().any(|content| content.as_str().is_some_and(|text| text.contains("hi there"))),
+        "{results:?}"
+    );
+    let image =
+        |content: &&&Value| content.as_array().is_some_and(|parts| parts.iter().any(|part| part["type"] == "image"));
+    assert!(results.iter().find(image).is_some(), "an image is a part: {results:?}");
+    assert_eq!(said(&run), "It was echoed.");
+}
+
+#[tokio::test]
+async fn a_published_mcp_server_is_called_as_a_subprocess_and_started_again_when_it_has_died() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    // Its pid is the only thing that tells one start from the next.
+    let pids = folder.path().join("pids");
+    let script = format!("echo $$ >> {}; exec node {} stdio", pids.display(), everything());
+    let reached = format!("command = [\"sh\", \"-c\", \"{script}\"]");
+    let server = Serving::start(folder.path(), &with_mcp(&mock, &reached)).await;
+    echoes(&server, "first").await;
+    echoes(&server, "second").await;
+    let started = || std::fs::read_to_string(&pids).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
+    let [pid] = &started()[..] else { panic!("one server serves both runs: {:?}", started()) };
+    crate::serving::signal("KILL", pid.parse().unwrap()).await;
+    // When its death is seen is the system's matter: a run that comes before that fails, and says so.
+    server
+        .patiently("the server is started again", async || {
+            let url = server.at("/agui/echo");
+            let thread = format!("again {}", started().len());
+            agui_client("1.0.0", &url, &["--thread", &thread, "--prompt", "echo it"]).await;
+            (started().len() > 1).then_some(())
+        })
+        .await;
+    echoes(&server, "third").await;
+}
+
+#[tokio::test]
+async fn a_published_mcp_server_is_called_over_streamable_http() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut child = Command::new("node")
+        .args([&everything(), "streamableHttp"])
+        .env("PORT", port.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let listening = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains("listening") {
+                return;
+            }
+        }
+        panic!("the MCP server ended");
+    };
+    tokio::time::timeout(PATIENCE, listening).await.expect("the MCP server starts");
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    let reached = format!("url = \"http://127.0.0.1:{port}/mcp\"");
+    let server = Serving::start(folder.path(), &with_mcp(&mock, &reached)).await;
+    echoes(&server, "first").await;
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_have_a_required_server_fails_and_says_which() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let config = with_mcp(&mock, "command = [\"/nonexistent/server\"]");
+    let server = Serving::start(folder.path(), &config).await;
+    let run = agui_client("1.0.0", &server.at("/agui/echo"), &["--thread", "t", "--prompt", "say hello"]).await;
+    let end = last(&run);
+    assert_eq!((&end["type"], &end["code"]), (&json!("RUN_ERROR"), &json!("TOOL_ERROR")), "{end}");
+    assert!(end["message"].as_str().unwrap().contains("everything"), "{end}");
+    server.kill().await;
+    let server = Serving::start(folder.path(), &config.replace("required = true", "")).await;
+    let run = agui_client("1.0.0", &server.at("/agui/echo"), &["--thread", "u", "--prompt", "say hello"]).await;
+    assert_eq!(last(&run)["type"], "RUN_FINISHED", "{run:#}");
+    let (_, text) = log(&server, "u").await;
+    assert!(text.contains("tools_unavailable"), "{text}");
+}
