@@ -43,6 +43,18 @@ impl Driver for GivesWay {
     }
 }
 
+/// A turn whose task has not begun. When that is dropped the runtime is gone, and passing the turn on would only drop the
+/// next task, and so on through all that wait.
+struct NotBegun(Option<Turn>);
+
+impl Drop for NotBegun {
+    fn drop(&mut self) {
+        if let Some(turn) = self.0.take() {
+            turn.close();
+        }
+    }
+}
+
 impl Engine {
     /// The run's turn, or its place in the queue.
     pub(super) fn enter(&self, agent: &Agent, run_id: &str, key: &Key, lane: &str) -> Result<Entered, CreateRunError> {
@@ -93,12 +105,14 @@ impl Engine {
     /// The turn of a run has come that has waited.
     pub(super) fn begin_in_turn(self, run_id: Arc<str>, turn: Turn) {
         let tasks = self.inner.tasks.clone();
+        let mut turn = NotBegun(Some(turn));
         tasks.spawn(async move {
             // Who stops it at this moment has it in hand.
             let hold = self.inner.runs.hold_in_turn(&run_id).await;
             self.inner.turns.begun(&run_id);
+            let turn = turn.0.take();
             if let Some(hold) = hold {
-                self.go_on(run_id.to_string(), hold, Some(turn)).await;
+                self.go_on(run_id.to_string(), hold, turn).await;
             }
         });
     }
