@@ -135,12 +135,13 @@ async fn silence_fails_the_run_as_a_timeout_before_the_answer_and_in_it() {
 #[tokio::test]
 async fn comments_keep_a_quiet_stream_alive() {
     let mut steps = vec![Step::Bytes(lines(&underway(), "\n"))];
-    for _ in 0..8 {
-        steps.extend([Step::Wait(Duration::from_millis(100)), Step::Bytes(b": still here\n\n".to_vec())]);
+    // Silent for longer than it may be in all, and never by itself for nearly so long, on however busy a machine.
+    for _ in 0..12 {
+        steps.extend([Step::Wait(Duration::from_millis(200)), Step::Bytes(b": still here\n\n".to_vec())]);
     }
     steps.push(Step::Bytes(lines(&[run_finished()], "\n")));
     let server = Server::start(move |_, _| Answer::steps(steps.clone())).await;
-    let bed = front_with(impatient(server.url()));
+    let bed = front_with(AguiOptions { idle_timeout: Duration::from_secs(2), ..AguiOptions::new(server.url()) });
     assert_eq!(bed.ended(&ask(&bed).await).await.ending(), "completed");
 }
 
