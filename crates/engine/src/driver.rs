@@ -13,8 +13,9 @@ use crate::drivers::Executors;
 use crate::guardrails::Guardrail;
 use crate::limits::Limits;
 use crate::retry::RetryPolicy;
+use crate::run_core::RunCore;
 use crate::turns::Concurrency;
-use crate::writer::{RunCore, RunWriter};
+use crate::writer::RunWriter;
 
 /// Executes the exchanges of an agent's runs. One driver serves all runs of its agent at once.
 pub trait Driver: Send + Sync + 'static {

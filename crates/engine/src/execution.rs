@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::driver::{Driver, Exchange, Starting};
 use crate::in_hand::RunsInHand;
 use crate::retry::RetryPolicy;
+use crate::run_core::{Ended, RunCore};
 use crate::turns::{Turn, Turns};
-use crate::writer::{Ended, RunCore, WriteError};
+use crate::writer::WriteError;
 
 /// Everything that executing one exchange needs. The task that runs [`Execution::run`] owns it.
 pub(crate) struct Execution {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::writer::RunCore;
+use crate::run_core::RunCore;
 
 /// The runs that an engine has in hand. Its lock is held for a few look-ups, never across an await.
 #[derive(Default)]

@@ -22,6 +22,7 @@ mod prices;
 mod recovery;
 mod request;
 mod retry;
+mod run_core;
 mod said;
 mod segment;
 mod sweeper;

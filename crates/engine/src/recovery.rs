@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::answers::{Resolved, asked};
 use crate::clock::now;
 use crate::retry::RetryPolicy;
-use crate::writer::to_append;
+use crate::run_core::to_append;
 
 /// What became of a run without an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

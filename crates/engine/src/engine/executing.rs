@@ -16,8 +16,9 @@ use crate::in_hand::Hold;
 use crate::limits::Budget;
 use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, take_over_patiently};
 use crate::request::CreateRunError;
+use crate::run_core::{Bounds, Identity, RunCore};
 use crate::turns::{Concurrency, Turn};
-use crate::writer::{Bounds, Identity, RunCore, WriteError};
+use crate::writer::WriteError;
 
 /// An execution whose run is in hand for as long as its task lives: also if it should panic, which leaves the run to
 /// [`Engine::watch_for_orphans`].

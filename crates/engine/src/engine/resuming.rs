@@ -13,8 +13,8 @@ use crate::clock::now;
 use crate::driver::Agent;
 use crate::recovery::{StoredLog, read_log};
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, list};
+use crate::run_core::{exchange_members, to_append};
 use crate::turns::Concurrency;
-use crate::writer::{exchange_members, to_append};
 
 /// What an input came to that found a suspended run in its session.
 enum TakenUp {

@@ -8,8 +8,8 @@ use super::{CancelError, Engine};
 use crate::clock::now;
 use crate::in_hand::Asked;
 use crate::recovery::{RecoverError, TakeOver, read_log};
+use crate::run_core::to_append;
 use crate::turns::Key;
-use crate::writer::to_append;
 
 impl Engine {
     /// Asks a run to stop. It ends as cancelled, unless it has ended. Asking again changes nothing.

@@ -16,7 +16,8 @@ use runwire_model::{McpOptions, McpServer, McpTransport};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{AgentTable, from_environment};
+use super::agent::AgentTable;
+use super::from_environment;
 use crate::{duration, size};
 
 /// The keys of such an agent.
