@@ -197,7 +197,7 @@ impl RunWriter {
     }
 
     /// Says why a run is stopped that did not fail, such as at a limit that the operator set; the driver returns
-    /// [`ExchangeEnd::Cancelled`] after it. A failure says its own reason when it is returned.
+    /// [`ExchangeEnd::Cancelled`](runwire_bridge::ExchangeEnd::Cancelled) after it. A failure says its own reason when it is returned.
     ///
     /// # Errors
     /// As [`RunWriter::model`].
