@@ -3,7 +3,7 @@
 //!
 //! No panic; Server-Sent Events, one object a line, protobuf frames and the consumer itself come to the same verdict, the
 //! same events, the same messages and the same state; what was delivered is a stream that is accepted, and a reducer that
-//! stops and goes on holds what one that did not stop holds.
+//! stops and goes on, or that is given no events, holds what one that did not stop holds.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use runwire_agui::proto::{ProtoDecoder, ProtoEncoder, ProtoEvent};
 use runwire_agui::{Consumer, Event, Form, Reducer, SseEncoder};
 use runwire_fuzz::sequence::Sequence;
-use runwire_fuzz::verdict::{agrees, is_taken_again, judged, made};
+use runwire_fuzz::verdict::{agrees, is_taken_again, judged, made, reduces_alike};
 use serde_json::Value;
 
 fuzz_target!(|input: &[u8]| {
@@ -39,6 +39,7 @@ fuzz_target!(|input: &[u8]| {
     });
     assert_eq!(by_frames, by_json, "both bindings come to the same");
     is_taken_again(&by_json);
+    reduces_alike(events.iter().map(Value::to_string), &by_json);
     is_a_fold(&by_json.delivered, input.last().copied().unwrap_or_default());
 });
 

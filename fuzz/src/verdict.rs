@@ -66,6 +66,33 @@ pub fn made<T>(
     Made { rejected, runs, truncated, delivered, warnings, messages, state }
 }
 
+/// Reducing the same events without delivering them comes to the same verdict, messages, state and warnings.
+///
+/// # Panics
+/// When it does not.
+pub fn reduces_alike(events: impl IntoIterator<Item = String>, made: &Made) {
+    let (mut consumer, mut reducer) = (Consumer::default(), Reducer::new());
+    let mut warnings = Vec::new();
+    for event in events {
+        let taken = consumer.reduce(&event, &mut reducer);
+        warnings.extend(consumer.take_warnings());
+        if taken.is_err() {
+            break;
+        }
+    }
+    let end = consumer.finish();
+    warnings.extend(consumer.take_warnings());
+    let rejected = match end {
+        StreamEnd::Rejected { violation, .. } => Some((violation.rule, violation.event)),
+        StreamEnd::Completed { .. } | StreamEnd::Truncated { .. } => None,
+    };
+    assert_eq!(rejected, made.rejected);
+    assert_eq!(warnings, made.warnings);
+    let (messages, state) = reducer.into_parts();
+    let messages = serde_json::to_value(messages).expect("messages are JSON");
+    assert_eq!((&messages, &state), (&made.messages, &made.state));
+}
+
 /// What was delivered is itself a stream: no chunk is left in it, and a consumer takes all of it and makes the same.
 ///
 /// # Panics
