@@ -16,6 +16,8 @@ use regex::Regex;
 use runwire_agui::{Event, Message, RunAgentInput};
 use serde::{Deserialize, Serialize};
 
+use crate::outgoing_http::{HttpSetupError, http_address, http_client};
+
 /// How far back in a message a pattern can look, in bytes: what is longer than this and arrives in pieces is not found.
 pub const OUTPUT_WINDOW: usize = 4096;
 
@@ -73,31 +75,6 @@ pub struct GuardService {
     url: reqwest::Url,
 }
 
-/// A service that cannot be asked.
-#[derive(Debug, thiserror::Error)]
-pub enum GuardServiceError {
-    /// It has no address that can be asked.
-    #[error("`{url}` is no http or https address")]
-    Url {
-        /// What was given.
-        url: String,
-    },
-    /// A header cannot be sent.
-    #[error("the header `{name}` cannot be sent: its name or its value has characters that HTTP does not allow")]
-    Header {
-        /// Its name.
-        name: String,
-    },
-    /// No TLS provider is installed in this process.
-    #[error(
-        "no TLS provider is installed in this process; call rustls::crypto::ring::default_provider().install_default() first"
-    )]
-    NoTlsProvider,
-    /// The HTTP client cannot be set up.
-    #[error("the HTTP client cannot be set up: {0}")]
-    Client(#[from] reqwest::Error),
-}
-
 #[derive(Serialize)]
 struct Question<'a> {
     guardrail: &'a str,
@@ -117,33 +94,11 @@ impl GuardService {
     /// A service at that address.
     ///
     /// # Errors
-    /// [`GuardServiceError`].
-    pub fn new(url: &str, headers: &[(String, String)], timeout: Duration) -> Result<GuardService, GuardServiceError> {
-        let parsed = reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let url = parsed.ok_or_else(|| GuardServiceError::Url { url: url.to_owned() })?;
-        // The HTTP client would panic over it.
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            return Err(GuardServiceError::NoTlsProvider);
-        }
-        let mut map = reqwest::header::HeaderMap::new();
-        for (name, value) in headers {
-            let bad = || GuardServiceError::Header { name: name.clone() };
-            let key = reqwest::header::HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
-            let mut value = reqwest::header::HeaderValue::from_str(value).map_err(|_| bad())?;
-            value.set_sensitive(true);
-            map.insert(key, value);
-        }
-        let mut client = reqwest::Client::builder()
-            .default_headers(map)
-            .timeout(timeout)
-            // A redirect would carry the conversation to another host.
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("runwire/", env!("CARGO_PKG_VERSION")));
-        if matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
-            // No proxy can reach this machine's own loopback, whatever the environment says.
-            client = client.no_proxy();
-        }
-        Ok(GuardService { client: client.build()?, url })
+    /// [`HttpSetupError`].
+    pub fn new(url: &str, headers: &[(String, String)], timeout: Duration) -> Result<GuardService, HttpSetupError> {
+        let url = http_address(url)?;
+        let client = http_client(&url, headers)?.timeout(timeout).build()?;
+        Ok(GuardService { client, url })
     }
 
     async fn ask(&self, question: &Question<'_>) -> Result<Option<String>, String> {

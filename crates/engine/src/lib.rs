@@ -18,6 +18,7 @@ mod execution;
 mod guardrails;
 mod in_hand;
 mod limits;
+mod outgoing_http;
 mod prices;
 mod recovery;
 mod request;
@@ -35,8 +36,9 @@ pub use clock::now;
 pub use driver::{Agent, AgentPolicy, Answer, Driver, Exchange, Starting};
 pub use drivers::{ExecutorError, Executors, InProcess, Lines, Standing};
 pub use engine::{CancelError, DEADLINE, Engine, EngineOptions, ResumeError, ResumeRun, Waiting};
-pub use guardrails::{Action, GuardService, GuardServiceError, Guarded, Guardrail, Judge, OUTPUT_WINDOW};
+pub use guardrails::{Action, GuardService, Guarded, Guardrail, Judge, OUTPUT_WINDOW};
 pub use limits::Limits;
+pub use outgoing_http::{HttpSetupError, header_map, http_address, http_client};
 pub use prices::{PRICED_TOKENS, Price, Prices};
 pub use recovery::{RecoverError, Recovered};
 // What an agent of the program's own is written with.

@@ -1,13 +1,13 @@
 //! A provider's endpoint: sends a request and reads its answer as it comes.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use runwire_agui::SseDecoder;
+use runwire_engine::{HttpSetupError, http_address, http_client};
 use runwire_frame::ErrorCode;
 use serde_json::Value;
 
@@ -51,36 +51,6 @@ impl std::fmt::Debug for EndpointOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EndpointOptions").field("api_key_env", &self.api_key_env).finish_non_exhaustive()
     }
-}
-
-/// A model API or a tool cannot be set up with these options.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// The address is none.
-    #[error("`{url}` is no http or https address: {problem}")]
-    Url {
-        /// What was given.
-        url: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A header cannot be sent. What it holds is not repeated.
-    #[error("header `{name}` cannot be sent: {problem}")]
-    Header {
-        /// Its name.
-        name: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The process has not chosen who does its TLS, and the HTTP client cannot be made without.
-    #[error(
-        "this process has installed no TLS provider; call rustls::crypto::ring::default_provider().install_default() \
-         when it starts"
-    )]
-    NoTlsProvider,
-    /// The HTTP client cannot be made.
-    #[error("the HTTP client cannot be set up: {0}")]
-    Client(#[from] reqwest::Error),
 }
 
 /// Reads one provider's stream. Sans-I/O.
@@ -129,14 +99,16 @@ impl Endpoint {
         default_url: &str,
         own_headers: &[(&str, &str)],
         key_header: impl Fn(&str) -> (&'static str, String),
-    ) -> Result<Endpoint, SetupError> {
+    ) -> Result<Endpoint, HttpSetupError> {
         let url = options.base_url.as_deref().unwrap_or(default_url);
-        let base = address(url)?;
+        let base = http_address(url)?;
         let mut headers = Vec::new();
         headers.extend(own_headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         headers.extend(options.api_key.as_deref().map(key_header).map(|(name, value)| (name.to_owned(), value)));
+        // What is configured takes the place of what would be sent by itself.
+        headers.retain(|(name, _)| !options.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)));
         headers.extend(options.headers);
-        let client = http_client(&base, &headers, options.connect_timeout)?;
+        let client = http_client(&base, &headers)?.connect_timeout(options.connect_timeout).build()?;
         let about_key = match &options.api_key_env {
             Some(name) => format!("check the environment variable {name}"),
             None => "no `api_key_env` is configured".to_owned(),
@@ -295,52 +267,4 @@ pub(crate) async fn beginning(response: &mut reqwest::Response, max: usize) -> S
     }
     body.truncate(max);
     String::from_utf8_lossy(&body).into_owned()
-}
-
-/// An address by http or https.
-pub(crate) fn address(url: &str) -> Result<reqwest::Url, SetupError> {
-    let wrong = |problem: String| SetupError::Url { url: url.to_owned(), problem };
-    let parsed = reqwest::Url::parse(url).map_err(|error| wrong(error.to_string()))?;
-    match parsed.scheme() {
-        "http" | "https" => Ok(parsed),
-        scheme => Err(wrong(format!("its scheme is `{scheme}`"))),
-    }
-}
-
-/// A client for requests to that address.
-pub(crate) fn http_client(
-    url: &reqwest::Url,
-    headers: &[(String, String)],
-    connect_timeout: Duration,
-) -> Result<reqwest::Client, SetupError> {
-    let headers = header_map(headers)?;
-    // The HTTP client would panic over it.
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        return Err(SetupError::NoTlsProvider);
-    }
-    let mut client = reqwest::Client::builder()
-        .default_headers(headers)
-        .connect_timeout(connect_timeout)
-        // A redirect would carry the conversation, and headers that are secret, to another host.
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("runwire/", env!("CARGO_PKG_VERSION")));
-    let host = url.host_str().unwrap_or_default();
-    if host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback()) {
-        // No proxy can reach this machine's own loopback, whatever the environment says.
-        client = client.no_proxy();
-    }
-    Ok(client.build()?)
-}
-
-/// Headers as they are sent. All count as secret, because the configuration does not say which are.
-pub(crate) fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, SetupError> {
-    let mut map = HeaderMap::new();
-    for (name, value) in headers {
-        let error = |problem: String| SetupError::Header { name: name.clone(), problem };
-        let key = HeaderName::try_from(name).map_err(|e| error(e.to_string()))?;
-        let mut value = HeaderValue::try_from(value).map_err(|e| error(e.to_string()))?;
-        value.set_sensitive(true);
-        map.insert(key, value);
-    }
-    Ok(map)
 }

@@ -7,7 +7,9 @@ use runwire_bridge::ToolOutput;
 
 use crate::approval::Approval;
 use crate::call::ToolSpec;
-use crate::endpoint::{SetupError, address, beginning, http_client, reason};
+use runwire_engine::{HttpSetupError, http_address, http_client};
+
+use crate::endpoint::{beginning, reason};
 use crate::tool::{OwnTool, ToolReturn, ToolUse};
 
 /// How much of a refusal's body the model is told.
@@ -61,9 +63,9 @@ impl HttpTool {
     ///
     /// # Errors
     /// When the address or a header is malformed, or the process has installed no rustls provider.
-    pub fn new(options: HttpToolOptions) -> Result<HttpTool, SetupError> {
-        let url = address(&options.url)?;
-        let client = http_client(&url, &options.headers, CONNECT_TIMEOUT)?;
+    pub fn new(options: HttpToolOptions) -> Result<HttpTool, HttpSetupError> {
+        let url = http_address(&options.url)?;
+        let client = http_client(&url, &options.headers)?.connect_timeout(CONNECT_TIMEOUT).build()?;
         Ok(HttpTool { client, url, options })
     }
 }

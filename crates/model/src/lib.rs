@@ -27,7 +27,7 @@ pub use call::{
     Turn,
 };
 pub use driver::{AgentOptions, ModelDriver};
-pub use endpoint::{EndpointOptions, SetupError};
+pub use endpoint::EndpointOptions;
 pub use http_tool::{HttpTool, HttpToolOptions};
 #[cfg(feature = "mcp")]
 pub use mcp::{McpOptions, McpServer, McpTransport};

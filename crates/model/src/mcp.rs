@@ -14,11 +14,11 @@ use rmcp::service::{RoleClient, RunningService, ServiceExt as _};
 use rmcp::transport::TokioChildProcess;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use runwire_bridge::ToolOutput;
+use runwire_engine::{HttpSetupError, http_address, http_client};
 use serde_json::{Value, json};
 
 use crate::approval::Approval;
 use crate::call::ToolSpec;
-use crate::endpoint::{SetupError, address, http_client};
 use crate::tool::{OwnTool, ToolReturn, ToolSource, ToolUse};
 
 /// How long connecting to an address may take.
@@ -110,9 +110,11 @@ impl McpServer {
     ///
     /// # Errors
     /// When the address or a header is malformed, or the process has installed no rustls provider.
-    pub fn new(options: McpOptions) -> Result<McpServer, SetupError> {
+    pub fn new(options: McpOptions) -> Result<McpServer, HttpSetupError> {
         let http = match &options.transport {
-            McpTransport::Http { url, headers } => Some(http_client(&address(url)?, headers, CONNECT_TIMEOUT)?),
+            McpTransport::Http { url, headers } => {
+                Some(http_client(&http_address(url)?, headers)?.connect_timeout(CONNECT_TIMEOUT).build()?)
+            }
             McpTransport::Command { .. } => None,
         };
         Ok(McpServer { inner: Arc::new(Inner { options, http, newest: Mutex::new(None) }) })

@@ -5,12 +5,11 @@
 
 mod body;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use runwire_agui::{AgentCapabilities, AgentVersion, RunAgentInput};
 use runwire_bridge::{ExchangeEnd, Failure};
 use runwire_frame::ErrorCode;
@@ -21,6 +20,7 @@ pub use self::body::Binding;
 use self::body::BodyReader;
 use super::relay::{MAX_EVENT_BYTES, Prepared, Relay, broken_rule, retryable_if};
 use crate::driver::{Driver, Exchange, Starting};
+use crate::outgoing_http::{HttpSetupError, http_address, http_client};
 
 /// Who speaks, as it is told.
 const WHO: &str = "the upstream agent";
@@ -82,36 +82,6 @@ impl AguiOptions {
     }
 }
 
-/// The driver cannot be set up with these options.
-#[derive(Debug, thiserror::Error)]
-pub enum AguiSetupError {
-    /// The address is none.
-    #[error("`{url}` is no http or https address: {problem}")]
-    Url {
-        /// What was given.
-        url: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A header cannot be sent.
-    #[error("header `{name}` cannot be sent: {problem}")]
-    Header {
-        /// Its name.
-        name: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The process has not chosen who does its TLS, and the HTTP client cannot be made without.
-    #[error(
-        "this process has installed no TLS provider; call rustls::crypto::ring::default_provider().install_default() \
-         when it starts"
-    )]
-    NoTlsProvider,
-    /// The HTTP client cannot be made.
-    #[error("the HTTP client cannot be set up: {0}")]
-    Client(#[from] reqwest::Error),
-}
-
 struct Shared {
     client: reqwest::Client,
     url: reqwest::Url,
@@ -130,32 +100,13 @@ impl AguiDriver {
     ///
     /// # Errors
     /// When the address or a header is malformed, or the process has installed no rustls provider.
-    pub fn new(options: AguiOptions) -> Result<AguiDriver, AguiSetupError> {
-        let url = address(&options.url)?;
-        let cancel_url = options.cancel_url.as_deref().map(address).transpose()?;
-        let mut headers = HeaderMap::new();
-        for (name, value) in &options.headers {
-            let error = |problem: String| AguiSetupError::Header { name: name.clone(), problem };
-            let key = HeaderName::try_from(name).map_err(|e| error(e.to_string()))?;
-            let value = HeaderValue::try_from(value).map_err(|e| error(e.to_string()))?;
-            headers.append(key, value);
-        }
-        // The HTTP client would panic over it.
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            return Err(AguiSetupError::NoTlsProvider);
-        }
-        let mut client = reqwest::Client::builder()
-            .default_headers(headers)
+    pub fn new(options: AguiOptions) -> Result<AguiDriver, HttpSetupError> {
+        let url = http_address(&options.url)?;
+        let cancel_url = options.cancel_url.as_deref().map(http_address).transpose()?;
+        let client = http_client(&url, &options.headers)?
             .connect_timeout(options.connect_timeout)
             .read_timeout(options.idle_timeout)
-            // A redirect would carry the conversation, and headers that are secret, to another host.
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("runwire/", env!("CARGO_PKG_VERSION")));
-        if is_loopback(&url) {
-            // No proxy can reach this machine's own loopback, whatever the environment says.
-            client = client.no_proxy();
-        }
-        let client = client.build()?;
+            .build()?;
         Ok(AguiDriver { shared: Arc::new(Shared { client, url, cancel_url, options }) })
     }
 }
@@ -274,15 +225,6 @@ async fn tell_of_stop(client: &reqwest::Client, url: &reqwest::Url, input: &RunA
     tracing::warn!(run_id = %input.run_id, problem, "{WHO} could not be told at {} of the stop", shown(url));
 }
 
-fn address(url: &str) -> Result<reqwest::Url, AguiSetupError> {
-    let error = |problem: String| AguiSetupError::Url { url: url.to_owned(), problem };
-    let parsed = reqwest::Url::parse(url).map_err(|e| error(e.to_string()))?;
-    match parsed.scheme() {
-        "http" | "https" => Ok(parsed),
-        other => Err(error(format!("its scheme is `{other}`"))),
-    }
-}
-
 async fn request(shared: &Shared, input: &RunAgentInput) -> Result<(reqwest::Response, BodyReader), Failure> {
     let url = &shared.url;
     let binding = shared.options.binding;
@@ -359,11 +301,6 @@ fn broken(shared: &Shared, error: reqwest::Error) -> Failure {
         detail: Some(reasons.join(": ")),
         ..Failure::new(code, format!("the upstream agent at {} {what}: {reason}", shown(url)))
     }
-}
-
-fn is_loopback(url: &reqwest::Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// The address without user, password and query.

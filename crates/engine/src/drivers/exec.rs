@@ -147,6 +147,10 @@ impl Driver for ExecDriver {
         self.options.capabilities.clone()
     }
 
+    fn judges_answers(&self) -> bool {
+        true
+    }
+
     fn execute(&self, exchange: Exchange, starting: Starting) -> BoxFuture<'static, Result<ExchangeEnd, Failure>> {
         let options = self.options.clone();
         Box::pin(async move { execute(&options, exchange, starting).await })

@@ -66,6 +66,10 @@ impl Driver for ExternalDriver {
         self.options.capabilities.clone()
     }
 
+    fn judges_answers(&self) -> bool {
+        true
+    }
+
     fn executors(&self) -> Option<&Executors> {
         Some(&self.executors)
     }

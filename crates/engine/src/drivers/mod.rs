@@ -8,7 +8,7 @@ mod in_process;
 mod lines;
 mod relay;
 
-pub use agui::{AguiDriver, AguiOptions, AguiSetupError, Binding};
+pub use agui::{AguiDriver, AguiOptions, Binding};
 pub use demo::{DemoDriver, DemoOptions};
 pub use exec::{ExecDriver, ExecOptions, ExecSetupError, Output};
 pub use external::{Claim, ExecutorError, Executors, ExternalDriver, ExternalOptions, Standing};

@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 use super::Engine;
 use crate::answers::asked;
 use crate::driver::{Agent, Driver, Exchange, Starting};
-use crate::in_hand::Asked;
 use crate::recovery::read_log;
 use crate::request::{CreateRunError, list};
 use crate::turns::{Concurrency, Entered, Key, NotEntered, Turn};
@@ -78,11 +77,7 @@ impl Engine {
     /// Stops the runs that were before this one in its session.
     pub(super) async fn supersede(&self, run_id: &str, ahead: &[Arc<str>]) {
         for superseded in ahead {
-            // One that is being created is in no store yet, but in hand from its first moment on: it is stopped when it is let go.
-            if matches!(self.inner.runs.ask_to_stop(superseded), Asked::Stopping(None)) {
-                continue;
-            }
-            if let Err(error) = self.cancel(superseded).await {
+            if let Err(error) = self.stop(superseded).await {
                 tracing::warn!(%run_id, %superseded, %error, "a run could not be superseded; the new one waits for it");
             }
         }

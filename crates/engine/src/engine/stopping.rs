@@ -23,6 +23,13 @@ impl Engine {
         let unknown = || CancelError::UnknownRun(run_id.to_owned());
         // Read first: a run that is in the store was in hand before.
         store.run(run_id).await?.ok_or_else(unknown)?;
+        self.stop(run_id).await?;
+        store.run(run_id).await?.ok_or_else(unknown)
+    }
+
+    /// Asks whoever has the run in hand to stop it, or ends it where it waits. One that is being created is in no store yet, but
+    /// in hand from its first moment on.
+    pub(super) async fn stop(&self, run_id: &str) -> Result<(), CancelError> {
         loop {
             match self.inner.runs.ask_to_stop(run_id) {
                 Asked::Stopping(core) => {
@@ -30,7 +37,7 @@ impl Engine {
                         // A store that fails here fails the run, which is seen to elsewhere.
                         let _ = core.progress().flush().await;
                     }
-                    break;
+                    return Ok(());
                 }
                 Asked::Idle(core) => {
                     if let Some(core) = core {
@@ -38,13 +45,11 @@ impl Engine {
                     }
                     // Without a hold, somebody has taken the run up at this moment, and can be asked.
                     if let Ok(_hold) = self.inner.runs.hold(run_id) {
-                        self.cancel_waiting(run_id).await?;
-                        break;
+                        return self.cancel_waiting(run_id).await;
                     }
                 }
             }
         }
-        store.run(run_id).await?.ok_or_else(unknown)
     }
 
     /// A run that waits, for an answer, its turn or its next attempt, has no task: its log is ended here. Any other is left

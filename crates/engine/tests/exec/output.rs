@@ -113,6 +113,7 @@ async fn the_end_of_its_standard_error_is_in_the_detail_of_a_failure() {
 
 #[tokio::test]
 async fn a_run_that_asks_is_run_again_with_the_answer() {
+    // Its schema cannot be used here, so the command judges the answer itself.
     let ask_first = format!(
         r#"input=$(cat)
 case "$input" in
@@ -123,7 +124,7 @@ case "$input" in
     echo "{{\"type\":\"RUN_FINISHED\",\"threadId\":\"{THREAD}\",\"runId\":\"$run\"}}";;
 *)
     {}
-    echo '{{"type":"RUN_FINISHED","threadId":"{THREAD}","runId":"{RUN}","outcome":{{"type":"interrupt","interrupts":[{{"id":"send","reason":"confirmation"}}]}}}}';;
+    echo '{{"type":"RUN_FINISHED","threadId":"{THREAD}","runId":"{RUN}","outcome":{{"type":"interrupt","interrupts":[{{"id":"send","reason":"confirmation","responseSchema":{{"$ref":"https://example.com/a.json"}}}}]}}}}';;
 esac"#,
         echo(&MESSAGE),
         started(),

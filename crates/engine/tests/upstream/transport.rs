@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use runwire_engine::drivers::{AguiDriver, AguiOptions, AguiSetupError};
+use runwire_engine::HttpSetupError;
+use runwire_engine::drivers::{AguiDriver, AguiOptions};
 use runwire_frame::{Data, SegmentStatus};
 use serde_json::json;
 
@@ -185,13 +186,13 @@ async fn a_stop_before_the_agent_has_answered_ends_the_run_as_cancelled_too() {
 fn an_address_or_a_header_that_cannot_be_used_is_refused_at_start() {
     for url in ["", "localhost:8000", "ftp://localhost/", "file:///etc/hosts"] {
         let refused = AguiDriver::new(AguiOptions::new(url)).err();
-        assert!(matches!(refused, Some(AguiSetupError::Url { .. })), "{url}: {refused:?}");
+        assert!(matches!(refused, Some(HttpSetupError::Url { .. })), "{url}: {refused:?}");
     }
     for (name, value) in [("no spaces", "x"), ("X-Ok", "line\nbreak")] {
         let mut options = AguiOptions::new("http://127.0.0.1:1/");
         options.headers = vec![(name.to_owned(), value.to_owned())];
         let refused = AguiDriver::new(options).err();
-        assert!(matches!(refused, Some(AguiSetupError::Header { .. })), "{name}: {refused:?}");
+        assert!(matches!(refused, Some(HttpSetupError::Header { .. })), "{name}: {refused:?}");
     }
 }
 

@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::{arguments_value, overlay, parse};
 use crate::call::{Media, MediaKind, Model, ModelEvent, ModelRequest, ModelStream, Part, Turn};
-use crate::endpoint::{AnswerReader, Endpoint, EndpointOptions, ReadError, SetupError};
+use runwire_engine::HttpSetupError;
+
+use crate::endpoint::{AnswerReader, Endpoint, EndpointOptions, ReadError};
 use crate::refusal::Refusal;
 
 const PROVIDER: &str = "anthropic";
@@ -27,7 +29,7 @@ impl Anthropic {
     ///
     /// # Errors
     /// When the address or a header is malformed, or the process has installed no rustls provider.
-    pub fn new(options: EndpointOptions) -> Result<Anthropic, SetupError> {
+    pub fn new(options: EndpointOptions) -> Result<Anthropic, HttpSetupError> {
         let key = |key: &str| ("x-api-key", key.to_owned());
         let own = [("anthropic-version", "2023-06-01")];
         let endpoint = Endpoint::new(PROVIDER, options, "https://api.anthropic.com/v1", &own, key)?;

@@ -8,7 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::{arguments_value, overlay, parse};
 use crate::call::{CallError, Media, Model, ModelEvent, ModelRequest, ModelStream, Part, Turn};
-use crate::endpoint::{AnswerReader, Endpoint, EndpointOptions, ReadError, SetupError};
+use runwire_engine::HttpSetupError;
+
+use crate::endpoint::{AnswerReader, Endpoint, EndpointOptions, ReadError};
 use crate::refusal::Refusal;
 
 const PROVIDER: &str = "google";
@@ -26,7 +28,7 @@ impl Gemini {
     ///
     /// # Errors
     /// When the address or a header is malformed, or the process has installed no rustls provider.
-    pub fn new(options: EndpointOptions) -> Result<Gemini, SetupError> {
+    pub fn new(options: EndpointOptions) -> Result<Gemini, HttpSetupError> {
         // A key in the query, which works too, would be in other people's logs.
         let key = |key: &str| ("x-goog-api-key", key.to_owned());
         let endpoint = Endpoint::new(PROVIDER, options, "https://generativelanguage.googleapis.com/v1beta", &[], key)?;

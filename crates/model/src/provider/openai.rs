@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::{overlay, parse};
 use crate::call::{Media, MediaKind, Model, ModelEvent, ModelRequest, ModelStream, Part, Turn};
-use crate::endpoint::{AnswerReader, Endpoint, EndpointOptions, ReadError, SetupError};
+use runwire_engine::HttpSetupError;
+
+use crate::endpoint::{AnswerReader, Endpoint, EndpointOptions, ReadError};
 use crate::refusal::Refusal;
 
 const PROVIDER: &str = "openai";
@@ -24,7 +26,7 @@ impl OpenAi {
     ///
     /// # Errors
     /// When the address or a header is malformed, or the process has installed no rustls provider.
-    pub fn new(options: EndpointOptions) -> Result<OpenAi, SetupError> {
+    pub fn new(options: EndpointOptions) -> Result<OpenAi, HttpSetupError> {
         let bearer = |key: &str| ("authorization", format!("Bearer {key}"));
         let endpoint = Endpoint::new(PROVIDER, options, "https://api.openai.com/v1", &[], bearer)?;
         Ok(OpenAi { endpoint })

@@ -250,7 +250,12 @@ async fn a_run_that_asked_is_claimed_again_with_the_answer() {
     let server = elsewhere(LONG).start().await;
     let run = Claimed::new(&server).await;
     let mut end = run.finished();
-    end["outcome"] = json!({ "type": "interrupt", "interrupts": [{ "id": "send", "reason": "confirmation" }] });
+    end["outcome"] = json!({ "type": "interrupt", "interrupts": [{
+        "id": "send",
+        "reason": "confirmation",
+        // Not to be used here: whoever asked judges the answer.
+        "responseSchema": { "$ref": "https://example.com/answer.json" },
+    }] });
     let told = ok(run.push(lines(1, &[run.started(), end])).await).await;
     assert_eq!(told["status"], "suspended");
     assert_eq!(problem(post(&server, &format!("/v2/runs/{}/claim", run.run_id)).await).await["status"], 409);
