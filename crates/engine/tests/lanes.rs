@@ -46,9 +46,11 @@ impl Gate {
                 starting.begin(None);
                 gate.begun.lock().unwrap().push(exchange.input.run_id.clone());
                 gate.most.fetch_max(executed.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                // A run that was stopped takes no permit from the one that is waited for.
                 tokio::select! {
-                    permit = gate.permits.acquire() => permit.unwrap().forget(),
+                    biased;
                     () = exchange.stop.cancelled() => {}
+                    permit = gate.permits.acquire() => permit.unwrap().forget(),
                 }
                 executed.fetch_sub(1, Ordering::SeqCst);
                 Ok(completed())

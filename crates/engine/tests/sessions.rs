@@ -21,9 +21,11 @@ fn gated(concurrency: Concurrency) -> (Agent, Arc<Semaphore>, Arc<Mutex<Vec<Stri
         async move {
             starting.begin(None);
             list.lock().unwrap().push(exchange.input.run_id.clone());
+            // A run that was stopped takes no permit from the one that is waited for.
             tokio::select! {
-                permit = gate.acquire() => permit.unwrap().forget(),
+                biased;
                 () = exchange.stop.cancelled() => {}
+                permit = gate.acquire() => permit.unwrap().forget(),
             }
             if exchange.input.run_id == "asks" { Ok(suspended(&["i1"])) } else { Ok(completed()) }
         }

@@ -75,11 +75,13 @@ pub fn stepped() -> (Steps, impl Driver) {
         async move {
             let mut taken = taken.lock().await;
             loop {
+                // A run that was stopped takes no step from the one after it.
                 let step = tokio::select! {
-                    step = taken.recv() => step,
+                    biased;
                     () = exchange.stop.cancelled() => {
                         return Ok(ExchangeEnd::Cancelled { usage: Vec::new(), agui: None });
                     }
+                    step = taken.recv() => step,
                 };
                 match step {
                     Some(Step::Say(text)) => writer.notice(NoticeLevel::Info, "said", &text, None).await?,
