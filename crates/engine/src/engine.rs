@@ -197,15 +197,13 @@ impl Engine {
         }
     }
 
-    /// `left_out` are the entries that the input's `resume` had and that answered nothing.
     async fn create_new(
         &self,
         agent: Agent,
         create: CreateRun,
         run_id: String,
-        input: RunAgentInput,
+        mut input: RunAgentInput,
         digest: String,
-        left_out: LeftOut,
     ) -> Result<Started, CreateRunError> {
         let store = &self.inner.store;
         let lane = create.lane.or_else(|| agent.policy.lane.clone()).unwrap_or_else(|| DEFAULT_LANE.to_owned());
@@ -280,7 +278,8 @@ impl Engine {
                 return Err(error.into());
             }
         };
-        self.start(agent, &record, input, Continued::new(&run_id, left_out), Ready { appender, hold, turn });
+        let continued = Continued::new(&run_id, &mut input);
+        self.start(agent, &record, input, continued, Ready { appender, hold, turn });
         Ok(Started { record, exchange_id, existing: false })
     }
 
@@ -346,8 +345,9 @@ impl Continued {
         Continued { state: log.state, resumed: true, interrupts, left_out, resolved_by }
     }
 
-    /// The empty log of a run that begins.
-    fn new(run_id: &str, left_out: LeftOut) -> Continued {
+    /// The empty log of a run that begins. It asked nothing yet, so every entry of the input's `resume` is left out.
+    fn new(run_id: &str, input: &mut RunAgentInput) -> Continued {
+        let left_out = LeftOut::take(input, &[]);
         Continued { state: LogState::new(run_id), resumed: false, interrupts: Vec::new(), left_out, resolved_by: None }
     }
 }

@@ -158,7 +158,7 @@ impl Engine {
         }
         let agent = self.inner.agents.get(&record.agent_id).cloned();
         let (continued, input) = if record.head == 0 {
-            (Continued::new(run_id, LeftOut::default()), store.input(run_id).await?)
+            (None, store.input(run_id).await?)
         } else {
             let log = read_log(store, run_id).await?;
             if !log.state.between_attempts() {
@@ -172,11 +172,14 @@ impl Engine {
                 left_out: LeftOut::default(),
                 resolved_by: None,
             };
-            (continued, log.input)
+            (Some(continued), log.input)
         };
         let input = serde_json::from_value(input.unwrap_or_default());
         let why = match (agent, input) {
-            (Some(agent), Ok(input)) => return Ok(Some((agent, record, input, continued))),
+            (Some(agent), Ok(mut input)) => {
+                let continued = continued.unwrap_or_else(|| Continued::new(run_id, &mut input));
+                return Ok(Some((agent, record, input, continued)));
+            }
             (None, _) => format!("its agent `{}` is not configured here any more", record.agent_id),
             (_, Err(error)) => format!("its input cannot be read back: {error}"),
         };

@@ -84,16 +84,14 @@ impl Engine {
                 }
             }
         }
-        let mut left_out = LeftOut::default();
         if !input.resume().is_empty() {
             self.check_session(&exchange.session_id, principal).await?;
             if let Some((record, same_input)) = self.known(&exchange, principal).await? {
                 return existing(record, same_input, exchange_id, principal);
             }
             self.check_unresolved(&agent, &exchange, &input).await?;
-            left_out = LeftOut::take(&mut input, &[]);
         }
-        self.create_new(agent, create, run_id, input, digest, left_out).await
+        self.create_new(agent, create, run_id, input, digest).await
     }
 
     /// The newest run of the agent in the exchange's session, of all or of those in one of these states.
