@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use runwire_bridge::{Failure, LogState, LogStateError, Pricing, Recorder};
+use runwire_bridge::{Failure, LogState, LogStateError, Pricing, Recorder, asked_input};
 use runwire_frame::{Data, DecodeError, ErrorCode, Frame, RunStart, RunStatus, SegmentStatus, Suspend};
 use runwire_store::{AppendError, Appender, OwnershipError, ReadError, RunRecord, Store};
 use serde_json::{Map, Value};
@@ -62,7 +62,7 @@ pub(crate) struct StoredLog {
     pub suspend: Option<Suspend>,
     /// Whether the exchange that began last went on with the suspended run.
     pub resumed: bool,
-    /// The input of the exchange that began last, as its first frame echoes it.
+    /// The input that the exchange was asked which began last.
     pub input: Option<Value>,
     /// The ids of all interrupts that it ever raised.
     pub raised: Vec<String>,
@@ -102,7 +102,7 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
                 }
                 _ => None,
             };
-            if let Some(input) = begun.and_then(|agui| agui.get("input")) {
+            if let Some(input) = begun.and_then(|agui| agui.as_object()).and_then(asked_input) {
                 log.input = Some(input.clone());
             }
             let id = begun.and_then(|agui| agui.get("runId")).and_then(|id| id.as_str());

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use runwire_agui::{RunAgentInput, RunStarted};
-use runwire_bridge::{COALESCE_MILLIS, ExchangeEnd, Failure, LogState, Recorded, Recorder, started_members};
+use runwire_bridge::{
+    ASKED_INPUT, COALESCE_MILLIS, ExchangeEnd, Failure, LogState, Recorded, Recorder, started_members,
+};
 use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentStatus, Timestamp};
 use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate, Store};
 use serde_json::{Map, Value, json};
@@ -172,7 +174,12 @@ impl RunCore {
         let started = started.filter(|started| said::started_can_be_told(started));
         let mut agui = started.map(started_members).unwrap_or_default();
         for (key, value) in exchange_members(&self.input) {
-            agui.entry(key).or_insert(value);
+            match agui.get(&key) {
+                // What goes on from this exchange goes on from what was asked, whatever the agent says of it.
+                Some(echo) if key == "input" && *echo != value => drop(agui.insert(ASKED_INPUT.to_owned(), value)),
+                Some(_) => {}
+                None => drop(agui.insert(key, value)),
+            }
         }
         let mut recorder = if state.status() == RunStatus::Suspended {
             let resolved_by = self.identity.resolved_by.clone();

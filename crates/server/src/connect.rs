@@ -268,7 +268,7 @@ impl ConnectSource {
                 (Event::RunStarted(mut started), None) if frame.seq >= exchange.place.seq => {
                     // It is wanted once, and what others share is not held for as long as the exchange takes.
                     let mut history = Arc::unwrap_or_clone(std::mem::take(&mut exchange.history));
-                    exchange.around = Some(history.begin(&started));
+                    exchange.around = Some(history.begin(&started, exchange.projection.asked()));
                     if exchange.after < Some((id, 2)) {
                         restated = vec![(1, history.messages_event(self.peer)), (2, history.state_event())];
                     }
