@@ -282,9 +282,11 @@ impl Engine {
                         None => format!("run `{run_id}`, which this run started, waits for an answer"),
                     };
                     let about = Map::from_iter([("childRunId".to_owned(), Value::from(run_id))]);
-                    let _ = writer.write_at_once(|r, now| {
-                        r.notice(now, NoticeLevel::Info, "child_waits", what, Some(about));
-                    });
+                    let _ = writer
+                        .write_at_once(|r, now| {
+                            r.notice(now, NoticeLevel::Info, "child_waits", what, Some(about));
+                        })
+                        .await;
                     tell.send_modify(|standing| {
                         standing.suspensions += 1;
                         standing.end = Some(ChildEnd::Suspended(waiting));
@@ -304,7 +306,7 @@ impl Engine {
         }
         let ending = ending(&end);
         // A parent that is over has closed the segment.
-        let _ = writer.write_at_once(|r, now| r.end(now, open, ending));
+        let _ = writer.write_at_once(|r, now| r.end(now, open, ending)).await;
         tell.send_modify(|standing| standing.end = Some(end));
     }
 

@@ -61,7 +61,7 @@ async fn what_a_child_uses_is_in_its_own_account_and_counts_once() {
     let log = bed.ended(&run_id).await;
     let [child] = &children(&bed, &run_id).await[..] else { panic!("it started one") };
     assert_eq!((total(&log), total(&bed.ended(&child.run_id).await)), (100, 100));
-    let cost = json!({ "currency": "USD", "amount": "0.0001" });
+    let cost = json!({ "currency": "USD", "amount": "0.000100" });
     assert_eq!(
         (bed.record(&run_id).await.cost, bed.record(&child.run_id).await.cost),
         (Some(cost.clone()), Some(cost))
