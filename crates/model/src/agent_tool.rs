@@ -106,7 +106,9 @@ impl OwnTool for AgentTool {
                 Ok(child) => child,
                 Err(error) => return ToolReturn::failed(format!("the agent could not be started: {error}")),
             };
-            let Some(timeout) = options.timeout else { return came_to(end(&mut child).await, options.max_result_bytes) };
+            let Some(timeout) = options.timeout else {
+                return came_to(end(&mut child).await, options.max_result_bytes);
+            };
             if let Ok(ended) = tokio::time::timeout(timeout, end(&mut child)).await {
                 return came_to(ended, options.max_result_bytes);
             }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use runwire_engine::{DEFAULT_LANE, Driver, MAX_CHILD_TEXT};
 use runwire_model::{
-    AgentOptions, AgentTool, AgentToolOptions, Anthropic, Approval, EndpointOptions, Gemini, HttpTool, HttpToolOptions, ModelDriver, OpenAi,
-    OwnTool, ToolSource, ToolSpec,
+    AgentOptions, AgentTool, AgentToolOptions, Anthropic, Approval, EndpointOptions, Gemini, HttpTool, HttpToolOptions,
+    ModelDriver, OpenAi, OwnTool, ToolSource, ToolSpec,
 };
 #[cfg(feature = "mcp")]
 use runwire_model::{McpOptions, McpServer, McpTransport};
