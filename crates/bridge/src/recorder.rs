@@ -156,6 +156,19 @@ impl Recorder {
         self.open(now, SegmentKind::Agent, opening, None)
     }
 
+    /// Opens the work of a child agent that is a run of its own, with a log and an account of its own.
+    pub fn open_child(&mut self, now: Timestamp, child_run_id: &str, opening: Opening) -> Open<kind::Agent> {
+        self.open_as(now, SegmentKind::Agent, opening, None, Some(child_run_id.to_owned()))
+    }
+
+    /// The open segments of child runs, each with its run: how a resumed run goes on to watch them.
+    pub fn open_children(&self) -> Vec<(String, Open<kind::Agent>)> {
+        let child = |(number, segment): (&u64, &OpenSegment)| {
+            Some((segment.child_run_id.clone()?, Open::new(*number, segment.id.clone())))
+        };
+        self.state.open.iter().filter_map(child).collect()
+    }
+
     /// Opens a tool call. `opening.name` is the tool's name where it differs from `tool_slug`.
     pub fn open_tool(
         &mut self,
@@ -181,6 +194,17 @@ impl Recorder {
     }
 
     fn open<K>(&mut self, now: Timestamp, kind: SegmentKind, opening: Opening, tool_slug: Option<String>) -> Open<K> {
+        self.open_as(now, kind, opening, tool_slug, None)
+    }
+
+    fn open_as<K>(
+        &mut self,
+        now: Timestamp,
+        kind: SegmentKind,
+        opening: Opening,
+        tool_slug: Option<String>,
+        child_run_id: Option<String>,
+    ) -> Open<K> {
         let number = self.state.last_segment + 1;
         let id = SegmentId::from(format!("seg_{number}"));
         let start = SegmentStart {
@@ -190,7 +214,7 @@ impl Recorder {
             group_key: opening.group_key,
             model_ref: opening.model_ref,
             tool_slug,
-            child_run_id: None,
+            child_run_id,
             extra: extra(opening.agui),
         };
         self.emit(now, Some(id.clone()), Data::SegmentStart(start));

@@ -173,6 +173,11 @@ impl RunRecord {
         self.members.get("session_id")?.as_str()
     }
 
+    /// The run that started it, or that its input names as its parent.
+    pub fn parent_run_id(&self) -> Option<&str> {
+        self.members.get("parent_run_id")?.as_str()
+    }
+
     /// Which attempt it is in, from 1; 0 before the first.
     pub fn attempt(&self) -> Option<u64> {
         self.members.get("attempt")?.as_u64()
@@ -279,6 +284,8 @@ pub struct RunFilter {
     pub agent_id: Option<String>,
     /// Runs of this conversation.
     pub session_id: Option<String>,
+    /// Runs that this run started.
+    pub parent_run_id: Option<String>,
     /// Runs in one of these statuses; empty for any.
     pub status: Vec<RunStatus>,
     /// At most so many; the server's own limit otherwise.
@@ -289,7 +296,12 @@ pub struct RunFilter {
 
 impl RunFilter {
     fn add_to(&self, url: &mut Url) {
-        let texts = [("agent_id", &self.agent_id), ("session_id", &self.session_id), ("before", &self.before)];
+        let texts = [
+            ("agent_id", &self.agent_id),
+            ("session_id", &self.session_id),
+            ("parent_run_id", &self.parent_run_id),
+            ("before", &self.before),
+        ];
         let texts = texts.into_iter().filter_map(|(key, value)| Some((key, value.clone()?)));
         let limit = self.limit.map(|limit| ("limit", limit.to_string()));
         let status: Vec<&str> = self.status.iter().map(|s| s.as_str()).collect();

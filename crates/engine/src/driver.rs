@@ -130,6 +130,11 @@ impl Starting {
     /// `started` is an upstream agent's own `RUN_STARTED`, when there is one: what it says is kept.
     pub fn begin(self, started: Option<&RunStarted>) -> RunWriter {
         self.core.begin(started);
+        if self.core.has_children()
+            && let Some(engine) = self.core.engine()
+        {
+            engine.watch_open_children(&self.core);
+        }
         RunWriter::new(self.core)
     }
 }

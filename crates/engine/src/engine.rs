@@ -1,6 +1,7 @@
 //! Creates runs, owns their tasks, stops them.
 
 mod answering;
+mod children;
 mod deadlines;
 mod executing;
 mod queueing;
@@ -33,6 +34,7 @@ use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agent
 use crate::turns::{Concurrency, DEFAULT_LANE, Entered, Key, LaneOptions, Turn, Turns};
 
 pub use answering::{ResumeError, ResumeRun, Waiting};
+pub(crate) use children::Unneeded;
 pub use deadlines::DEADLINE;
 
 /// How the engine runs.
@@ -48,6 +50,9 @@ pub struct EngineOptions {
     pub retention: Retention,
     /// What models cost. Default: nothing is known, and no run says what it cost.
     pub prices: Option<Arc<Prices>>,
+    /// How many runs may be above one another, each started by the one above it, without the first: a run that has as many above
+    /// it starts no other. 0 lets no run start one. Default 8.
+    pub max_child_depth: u32,
 }
 
 impl Default for EngineOptions {
@@ -58,6 +63,7 @@ impl Default for EngineOptions {
             lanes: BTreeMap::new(),
             retention: Retention::default(),
             prices: None,
+            max_child_depth: 8,
         }
     }
 }
@@ -96,7 +102,22 @@ pub struct Engine {
     inner: Arc<Inner>,
 }
 
+/// An engine that may be gone.
+#[derive(Clone)]
+pub(crate) struct WeakEngine(Weak<Inner>);
+
+impl WeakEngine {
+    pub(crate) fn upgrade(&self) -> Option<Engine> {
+        self.0.upgrade().map(|inner| Engine { inner })
+    }
+}
+
 impl Engine {
+    /// The engine for those that must not keep it.
+    fn downgrade(&self) -> WeakEngine {
+        WeakEngine(Arc::downgrade(&self.inner))
+    }
+
     /// An engine that executes runs of these agents, on this store.
     pub fn new(store: Store, agents: impl IntoIterator<Item = Agent>, options: EngineOptions) -> Engine {
         let agents = agents.into_iter().map(|a| (a.id.clone(), a)).collect();
@@ -206,12 +227,7 @@ impl Engine {
         digest: String,
     ) -> Result<Started, CreateRunError> {
         let store = &self.inner.store;
-        let lane = create.lane.or_else(|| agent.policy.lane.clone()).unwrap_or_else(|| DEFAULT_LANE.to_owned());
-        if lane != DEFAULT_LANE && !self.inner.options.lanes.contains_key(&lane) {
-            let known = self.inner.options.lanes.keys().cloned();
-            let known: BTreeSet<String> = known.chain([DEFAULT_LANE.to_owned()]).collect();
-            return Err(CreateRunError::UnknownLane { lane, known: known.into_iter().collect() });
-        }
+        let lane = self.lane_of(&agent, create.lane)?;
         let session_id = input.thread_id.clone();
         let exchange_id = input.run_id.clone();
         let new = NewRun {
@@ -281,6 +297,17 @@ impl Engine {
         let continued = Continued::new(&run_id, &mut input);
         self.start(agent, &record, input, continued, Ready { appender, hold, turn });
         Ok(Started { record, exchange_id, existing: false })
+    }
+
+    /// The lane of a run of this agent.
+    fn lane_of(&self, agent: &Agent, asked: Option<String>) -> Result<String, CreateRunError> {
+        let lane = asked.or_else(|| agent.policy.lane.clone()).unwrap_or_else(|| DEFAULT_LANE.to_owned());
+        if lane != DEFAULT_LANE && !self.inner.options.lanes.contains_key(&lane) {
+            let known = self.inner.options.lanes.keys().cloned();
+            let known: BTreeSet<String> = known.chain([DEFAULT_LANE.to_owned()]).collect();
+            return Err(CreateRunError::UnknownLane { lane, known: known.into_iter().collect() });
+        }
+        Ok(lane)
     }
 
     /// A session belongs to whoever started its first run.

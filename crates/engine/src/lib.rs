@@ -9,14 +9,18 @@
 mod answer_schema;
 mod answers;
 mod asking;
+mod child;
+mod child_log;
 mod clock;
 mod continuing;
 mod driver;
 pub mod drivers;
 mod engine;
 mod execution;
+mod family;
 mod guardrails;
 mod in_hand;
+mod lane_slot;
 mod limits;
 mod outgoing_http;
 mod prices;
@@ -32,6 +36,9 @@ mod writer;
 
 pub use answer_schema::{MAX_ANSWER_BYTES, MAX_ANSWER_DEPTH, MAX_SCHEMA_BYTES};
 pub use asking::{OnDeadline, WaitRule};
+pub use child::{
+    CHILD, Child, ChildEnd, ChildError, ChildFrames, ChildFramesError, ChildRun, MAX_CHILD_KEY, MAX_CHILD_TEXT,
+};
 pub use clock::now;
 pub use driver::{Agent, AgentPolicy, Answer, Driver, Exchange, Starting};
 pub use drivers::{ExecutorError, Executors, InProcess, Lines, Standing};

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use runwire_agui::{RunAgentInput, RunStarted};
 use runwire_bridge::{
-    ASKED_INPUT, COALESCE_MILLIS, ExchangeEnd, Failure, LogState, Recorded, Recorder, started_members,
+    ASKED_INPUT, COALESCE_MILLIS, Ending, ExchangeEnd, Failure, LogState, Recorded, Recorder, started_members,
 };
-use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentStatus, Timestamp};
+use runwire_frame::{Data, EndStatus, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentStatus, Timestamp};
 use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate, Store};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
@@ -19,7 +19,10 @@ use tokio_util::sync::CancellationToken;
 use crate::answers::LeftOut;
 use crate::asking::Asking;
 use crate::clock::now;
+use crate::engine::{Engine, WeakEngine};
+use crate::family::Family;
 use crate::guardrails::{Action, Found, Guards};
+use crate::lane_slot::LaneSlot;
 use crate::limits::{Begun, Budget, Reached};
 use crate::retry::RetryPolicy;
 use crate::said;
@@ -39,9 +42,17 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The exchange is over with it.
-    Exchange,
+    Exchange {
+        /// How the run ended; `None` when it waits for an answer.
+        status: Option<EndStatus>,
+        /// Whether the run has ever started another.
+        has_children: bool,
+    },
     /// Another attempt at the exchange follows.
-    Attempt,
+    Attempt {
+        /// As above.
+        has_children: bool,
+    },
 }
 
 struct Inner {
@@ -57,6 +68,7 @@ struct Inner {
 /// What `run.start` says of a run, known before it begins.
 #[derive(Clone)]
 pub(crate) struct Identity {
+    pub run_id: String,
     pub agent_id: String,
     pub agent_revision_id: Option<String>,
     pub session_id: String,
@@ -75,6 +87,10 @@ pub(crate) struct Bounds {
     pub guards: Arc<Guards>,
     /// How it waits for answers.
     pub asking: Asking,
+    /// The slot of its lane. Each attempt has one of its own.
+    pub slot: Arc<LaneSlot>,
+    /// What starts other runs for it. Not a strong one: a handle that is left behind keeps no engine.
+    pub engine: WeakEngine,
 }
 
 /// A run's log while one of its exchanges is executed. Shared by the execution and by the driver's handles.
@@ -86,6 +102,8 @@ pub(crate) struct RunCore {
     inner: Mutex<Inner>,
     progress: Progress,
     pub(crate) bounds: Bounds,
+    /// What this attempt has started.
+    family: Family,
     /// Cancelled when the run is asked to stop; the exchange has it too.
     stop: CancellationToken,
     /// Wakes [`RunCore::flush_when_due`] when deltas begin to wait.
@@ -111,6 +129,7 @@ impl RunCore {
             inner: Mutex::new(inner),
             progress,
             bounds,
+            family: Family::new(),
             stop,
             pending: Notify::new(),
         })
@@ -133,7 +152,8 @@ impl RunCore {
             left_out: LeftOut::default(),
             inner: Mutex::new(next),
             progress: self.progress.clone(),
-            bounds: self.bounds.clone(),
+            bounds: Bounds { slot: self.bounds.slot.next(), ..self.bounds.clone() },
+            family: Family::new(),
             stop: self.stop.clone(),
             pending: Notify::new(),
         }))
@@ -155,6 +175,51 @@ impl RunCore {
             Phase::Waiting(state) | Phase::GivenUp(state) => state.attempt(),
             Phase::Recording(recorder) => recorder.state().attempt(),
             Phase::Over => 0,
+        }
+    }
+
+    /// The run.
+    pub(crate) fn run_id(&self) -> &str {
+        &self.identity.run_id
+    }
+
+    /// What this attempt has started.
+    pub(crate) fn family(&self) -> &Family {
+        &self.family
+    }
+
+    pub(crate) fn slot(&self) -> &Arc<LaneSlot> {
+        &self.bounds.slot
+    }
+
+    /// The engine, unless it is gone.
+    pub(crate) fn engine(&self) -> Option<Engine> {
+        self.bounds.engine.upgrade()
+    }
+
+    /// Resolves when the run is asked to stop.
+    pub(crate) async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// Whether the log has the segment of a run that this one started; `false` once the exchange is over.
+    pub(crate) fn has_children(&self) -> bool {
+        match &self.lock().phase {
+            Phase::Waiting(state) | Phase::GivenUp(state) => state.has_children(),
+            Phase::Recording(recorder) => recorder.state().has_children(),
+            Phase::Over => false,
+        }
+    }
+
+    /// Waits for the slot of the run's lane, which it has unless a wait for another run was given up. What is being stopped
+    /// needs none in order to end.
+    pub(crate) async fn has_slot(&self) {
+        if !self.bounds.slot.is_held() {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {}
+                () = self.bounds.slot.take() => {}
+            }
         }
     }
 
@@ -245,7 +310,11 @@ impl RunCore {
     /// exchanges, or by other runs. Then it begins in order to be stopped, and this is how it ends.
     pub(crate) async fn admit_exchange(&self, store: &Store) -> Result<Option<ExchangeEnd>, WriteError> {
         let Identity { agent_id, session_id, .. } = &self.identity;
-        if let Err(error) = self.bounds.budget.read_spent(store, agent_id, session_id).await {
+        let read = async {
+            self.bounds.budget.read_spent(store, agent_id, session_id).await?;
+            self.bounds.budget.read_children(store, self.run_id()).await
+        };
+        if let Err(error) = read.await {
             let message = format!("what was spent before cannot be read: {error}");
             let failure = Failure { retryable: true, ..Failure::new(ErrorCode::InternalError, message) };
             return Ok(Some(ExchangeEnd::Failed(failure)));
@@ -372,10 +441,11 @@ impl RunCore {
                 && inner.stopping
             {
                 let recorder = Recorder::recover(state.clone()).priced(self.bounds.budget.pricing());
+                let has_children = state.has_children();
                 let recorded = recorder.cancel(now(), &[], None);
                 inner.phase = Phase::Over;
                 inner.append(recorded)?;
-                return Ok(Ended::Exchange);
+                return Ok(Ended::Exchange { status: Some(EndStatus::Cancelled), has_children });
             }
         }
         self.begin(None);
@@ -388,6 +458,7 @@ impl RunCore {
             return Err(WriteError::Ended);
         };
         let now = now();
+        let has_children = recorder.state().has_children();
         let end = match said::exchange_end(end, recorder.state()) {
             ExchangeEnd::Suspended(suspension) => self.bounds.asking.settle(suspension, &mut recorder, now),
             end => end,
@@ -395,7 +466,15 @@ impl RunCore {
         // A run that was asked to stop is cancelled by each of these: the recorder sees to that.
         let recorded = match end {
             ExchangeEnd::Cancelled { usage, agui } => recorder.cancel(now, &usage, agui),
-            ExchangeEnd::Completed(completion) => recorder.complete(now, completion),
+            ExchangeEnd::Completed(completion) => {
+                if recorder.state().status() != RunStatus::Cancelling {
+                    // They go on, and what they come to is not in this log.
+                    for (_, open) in recorder.open_children() {
+                        recorder.end(now, open, Ending::with_status(SegmentStatus::Abandoned));
+                    }
+                }
+                recorder.complete(now, completion)
+            }
             ExchangeEnd::Failed(failure)
                 if !inner.stopping && retry.tries_again(recorder.state().attempt(), &failure) =>
             {
@@ -403,13 +482,17 @@ impl RunCore {
                 let (recorded, state) = recorder.retry(now, failure);
                 inner.phase = Phase::GivenUp(state);
                 inner.append(recorded)?;
-                return Ok(Ended::Attempt);
+                return Ok(Ended::Attempt { has_children });
             }
             ExchangeEnd::Failed(failure) => recorder.fail(now, failure),
             ExchangeEnd::Suspended(suspension) => recorder.suspend(now, suspension).0,
         };
+        let status = match recorded.frames.last().map(|frame| &frame.data) {
+            Some(Data::RunEnd(end)) => Some(end.status),
+            _ => None,
+        };
         inner.append(recorded)?;
-        Ok(Ended::Exchange)
+        Ok(Ended::Exchange { status, has_children })
     }
 
     /// Writes deltas that have waited long enough, for as long as it is polled. Never completes.

@@ -34,6 +34,11 @@ impl<K> Segment<K> {
         self.open.id()
     }
 
+    /// The run that it is part of.
+    pub fn run(&self) -> &RunWriter {
+        &self.writer
+    }
+
     /// Closes the segment.
     ///
     /// # Errors

@@ -259,6 +259,26 @@ impl Turns {
         Turn { slot: None, place: Some(Place { turns: self.clone(), key: key.clone(), run_id: front }) }
     }
 
+    /// The session's turn for a run that another run starts: it has it now, or not at all, because it could wait for the one that
+    /// waits for it. Gives the run that has the turn instead.
+    pub(crate) fn place_of_child(
+        self: &Arc<Self>,
+        run_id: &str,
+        key: &Key,
+        concurrency: Concurrency,
+    ) -> Result<Turn, Arc<str>> {
+        if concurrency == Concurrency::Parallel {
+            return Ok(Turn::default());
+        }
+        let mut state = self.lock();
+        if let Some(session) = state.sessions.get(key) {
+            return Err(session.front.clone());
+        }
+        let front: Arc<str> = run_id.into();
+        state.sessions.insert(key.clone(), Session { front: front.clone(), places: 1, behind: VecDeque::new() });
+        Ok(Turn { slot: None, place: Some(Place { turns: self.clone(), key: key.clone(), run_id: front }) })
+    }
+
     /// A slot of the lane, now or as soon as there is one, ahead of runs that have not begun. Whoever does not want it any
     /// more drops the receiver.
     pub(crate) fn slot(self: &Arc<Self>, lane: &str) -> Result<Slot, oneshot::Receiver<Slot>> {

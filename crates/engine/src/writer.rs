@@ -11,6 +11,7 @@ use runwire_frame::{ErrorCode, NoticeLevel, SegmentId, Timestamp};
 use runwire_store::AppendError;
 use serde_json::{Map, Value, json};
 
+use crate::child::{Child, ChildError, ChildRun};
 use crate::limits::Begun;
 use crate::run_core::RunCore;
 use crate::said::{self, within_depth};
@@ -64,6 +65,15 @@ impl RunWriter {
     }
 
     pub(crate) async fn write<R>(&self, record: impl FnOnce(&mut Recorder, Timestamp) -> R) -> Result<R, WriteError> {
+        self.core.has_slot().await;
+        self.write_at_once(record).await
+    }
+
+    /// Writes what is not the driver's work, and so needs no slot of the run's lane.
+    pub(crate) async fn write_at_once<R>(
+        &self,
+        record: impl FnOnce(&mut Recorder, Timestamp) -> R,
+    ) -> Result<R, WriteError> {
         self.core.progress().wait_below(MAX_FRAMES_IN_FLIGHT, MAX_BYTES_IN_FLIGHT).await?;
         self.core.write(record)
     }
@@ -155,6 +165,32 @@ impl RunWriter {
     /// As [`RunWriter::model`].
     pub async fn agent(&self, opening: Opening) -> Result<Segment<kind::Agent>, WriteError> {
         self.open(opening, Recorder::open_agent).await
+    }
+
+    /// Starts a run of another agent, or of the same one, and opens the `agent` segment that stands for it, with its
+    /// `child_run_id`. The child has its own log, session, lane, attempts, limits and account; what it uses is never part of
+    /// what this run used. It has the principal of this run, so whoever may see this run may see it.
+    ///
+    /// The segment ends with the child, whoever waits for that: [`Child::ended`] does. A child that asks something is told by
+    /// the notice `child_waits`, and goes on when its own run is answered.
+    ///
+    /// What becomes of unfinished children, and of theirs, when this run
+    ///
+    /// - is stopped, also at a limit, or fails for good: they are stopped;
+    /// - completes: they go on; their segments end as `abandoned`. Those that an earlier attempt left behind are stopped;
+    /// - waits for an answer: they go on, and are watched again when it is resumed;
+    /// - has another attempt, after a failure or a crash: those with a [key](ChildRun::key) go on, the others are stopped. When
+    ///   the next attempt asks for a child with the same key and the same request it gets that one, running or completed. One
+    ///   that has failed or was stopped is started once more.
+    ///
+    /// Dropping the future may leave a child that was started: it is one like the others.
+    ///
+    /// # Errors
+    /// [`ChildError`]; nothing was started then.
+    pub async fn child(&self, child: ChildRun) -> Result<Child, ChildError> {
+        self.core.admit(Begun::ChildRun)?;
+        let engine = self.core.engine().ok_or(WriteError::Ended)?;
+        engine.start_child(self.core.clone(), child).await
     }
 
     /// Opens a tool call. Its id is the conversation's: an answer from outside names the call by it.

@@ -12,7 +12,7 @@ use serde_json::Map;
 use crate::answer::LiveCall;
 use crate::approval::interrupt;
 use crate::call::CallResult;
-use crate::tool::{Arguments, Callee, OwnTool, ToolReturn, ToolUse, Toolbox};
+use crate::tool::{Arguments, Callee, OwnTool, ToolReturn, ToolUse, Toolbox, Within};
 use crate::work::result_of;
 
 /// So many calls are executed at once.
@@ -103,7 +103,8 @@ async fn execute_one(due: Due) -> Result<Executed, WriteError> {
     let (returned, required) = match what {
         What::Tell(why) => (ToolReturn::failed(why), false),
         What::Call(tool, arguments) => {
-            let call = ToolUse { tool_call_id: id.clone(), arguments };
+            let within = Within { run: segment.run().clone(), segment: segment.id().clone() };
+            let call = ToolUse { tool_call_id: id.clone(), arguments, within: Some(within) };
             (tool.execute(call).await, tool.required())
         }
     };

@@ -168,7 +168,7 @@ mod tests {
         let mut options = HttpToolOptions::new(spec, url);
         change(&mut options);
         let arguments = Arguments::parse("{ \"a\": 1 }").unwrap();
-        let call = ToolUse { tool_call_id: "call_7".to_owned(), arguments };
+        let call = ToolUse { tool_call_id: "call_7".to_owned(), arguments, within: None };
         HttpTool::new(options).unwrap().execute(call).await
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use runwire_bridge::ToolOutput;
+use runwire_engine::RunWriter;
+use runwire_frame::SegmentId;
 use serde_json::{Map, Value};
 
 use crate::approval::Approval;
@@ -80,6 +82,23 @@ pub struct ToolUse {
     pub tool_call_id: String,
     /// Its arguments.
     pub arguments: Arguments,
+    /// Where it was made; `None` outside of a run.
+    pub within: Option<Within>,
+}
+
+/// Where a call was made.
+#[derive(Clone)]
+pub struct Within {
+    /// The run.
+    pub run: RunWriter,
+    /// The call's segment, which what the tool does happens inside of.
+    pub segment: SegmentId,
+}
+
+impl std::fmt::Debug for Within {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Within").field("segment", &self.segment).finish_non_exhaustive()
+    }
 }
 
 /// A tool that this server executes.

@@ -188,6 +188,9 @@ pub struct RunsArgs {
     /// Only runs of this session
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
+    /// Only runs that this run started
+    #[arg(long, value_name = "RUN")]
+    pub parent: Option<String>,
     /// Only runs in this status: queued, running, suspended, retrying, cancelling, completed, failed or cancelled; may
     /// be given several times
     #[arg(long, value_name = "STATUS", value_parser = parse_status)]

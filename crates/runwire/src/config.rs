@@ -42,6 +42,7 @@ pub struct File {
     orphan_check: Option<Duration>,
     #[serde(deserialize_with = "duration::optional")]
     stream_max_age: Option<Duration>,
+    max_child_depth: Option<u32>,
     retention: RetentionTable,
     prices: Option<PricesTable>,
     lanes: BTreeMap<String, LaneTable>,
@@ -112,6 +113,8 @@ pub struct Settings {
     pub orphan_check: Duration,
     /// After how long a connection is recycled.
     pub stream_max_age: Option<Duration>,
+    /// How many runs may be below the first, each started by the one above it.
+    pub max_child_depth: u32,
     /// Which runs it keeps.
     pub retention: Retention,
     /// What tokens cost.
@@ -148,6 +151,7 @@ impl Settings {
         let mut agents = Vec::new();
         for (id, table) in &file.agents {
             agents.push(agent(id, table, prices.is_some()).with_context(|| format!("agents.{id}"))?);
+            model_agent::check_agents(id, table, &file.agents, &file.lanes)?;
         }
         if agents.is_empty() {
             agents.push(demo_agent());
@@ -165,6 +169,7 @@ impl Settings {
             shutdown_grace: file.shutdown_grace.unwrap_or(Duration::from_secs(10)),
             orphan_check: file.orphan_check.unwrap_or(Duration::from_secs(30)),
             stream_max_age: file.stream_max_age,
+            max_child_depth: file.max_child_depth.unwrap_or(8),
             retention: retention(&file.retention, &file.agents),
             prices: prices.map(Arc::new),
             lanes: policy::lanes(&file.lanes, &agents)?,

@@ -26,6 +26,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Server> {
         lanes: settings.lanes,
         retention: settings.retention,
         prices: settings.prices,
+        max_child_depth: settings.max_child_depth,
     };
     let setup = Setup::new(settings.agents)
         .listen(settings.listen)

@@ -233,13 +233,19 @@ pub(crate) fn put_off(conn: &Connection, run_id: &str, head: u64, wakes_at: Opti
 pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Vec<RunRecord>> {
     let mut wanted: Vec<String> = vec![KEPT.to_owned()];
     let mut values: Vec<Sql> = Vec::new();
-    let equal = [("agent_id", &filter.agent_id), ("session_id", &filter.session_id), ("principal", &filter.principal)];
-    // A session has few runs, an agent or a status may have nearly all of them: where the session is given, its index is
-    // the one to use, and `+` keeps SQLite from another.
-    let others = if filter.session_id.is_some() { "+" } else { "" };
+    let equal = [
+        ("parent_run_id", &filter.parent_run_id),
+        ("session_id", &filter.session_id),
+        ("agent_id", &filter.agent_id),
+        ("principal", &filter.principal),
+    ];
+    // A run has started few others and a session has few runs, an agent or a status may have nearly all of them: where one
+    // of the first two is given, its index is the one to use, and `+` keeps SQLite from another.
+    let few = equal.iter().take(2).find(|(_, value)| value.is_some()).map(|(column, _)| *column);
+    let others = if few.is_some() { "+" } else { "" };
     for (column, value) in equal {
         if let Some(value) = value {
-            let other = if column == "session_id" { "" } else { others };
+            let other = if Some(column) == few { "" } else { others };
             wanted.push(format!("{other}runs.{column} = ?"));
             values.push(Sql::Text(value.clone()));
         }

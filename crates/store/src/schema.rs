@@ -15,7 +15,7 @@ use crate::store::{StoreOptions, Sync};
 const APPLICATION_ID: i32 = 0x5257_6972;
 
 /// The schema that this version writes, and the latest that it reads. A store of an earlier one is brought up to it.
-const SCHEMA_VERSION: i64 = 3;
+const SCHEMA_VERSION: i64 = 4;
 
 /// The tables of each schema version, in the order in which they came.
 const TABLES: [(i64, &str); 9] = [
@@ -154,8 +154,13 @@ CREATE INDEX runs_waking ON runs (wakes_at, id) WHERE wakes_at IS NOT NULL;
 UPDATE runs SET wakes_at = 0 WHERE status = 'suspended' AND ended_at IS NULL;
 ";
 
+// The fourth: the runs that a run started, newest first like every list. Few runs have a parent.
+const VERSION_4: &str = "
+CREATE INDEX runs_by_parent ON runs (parent_run_id, created_at, run_id) WHERE parent_run_id IS NOT NULL;
+";
+
 /// The steps from one version to the next, each with the version that it leads to.
-const STEPS: [(i64, &str); 2] = [(2, VERSION_2), (3, VERSION_3)];
+const STEPS: [(i64, &str); 3] = [(2, VERSION_2), (3, VERSION_3), (4, VERSION_4)];
 
 /// Opens the connection that writes, creating the store if the file is absent or empty.
 ///

@@ -88,7 +88,7 @@ async fn a_store_of_version_1_opens_and_goes_on_as_one_of_today() {
     drop(inspection);
     let raw = Connection::open(&path).unwrap();
     let count = |sql: &str| raw.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!(count("SELECT schema_version FROM meta"), 3);
+    assert_eq!(count("SELECT schema_version FROM meta"), 4);
     assert_eq!(count("SELECT count(*) FROM frames"), 2, "the two long ones are packed");
     // It is the same store that is made today, table by table and index by index.
     let made = dir.path().join("made.db");

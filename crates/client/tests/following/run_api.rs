@@ -74,6 +74,7 @@ async fn each_operation_asks_its_route() {
     let filter = RunFilter {
         agent_id: Some("d&mo".into()),
         session_id: Some("s".into()),
+        parent_run_id: Some("run_0".into()),
         status: vec![RunStatus::Queued, RunStatus::Running],
         limit: Some(5),
         before: Some("n".into()),
@@ -86,7 +87,7 @@ async fn each_operation_asks_its_route() {
             "GET /v2/runs/a%2Fb ",
             "POST /v2/runs/run_1/cancel ",
             "GET /v2/runs ",
-            "GET /v2/runs?agent_id=d%26mo&session_id=s&before=n&limit=5&status=queued%2Crunning ",
+            "GET /v2/runs?agent_id=d%26mo&session_id=s&parent_run_id=run_0&before=n&limit=5&status=queued%2Crunning ",
         ]
     );
 }

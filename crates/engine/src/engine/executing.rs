@@ -6,13 +6,14 @@ use runwire_agui::RunAgentInput;
 use runwire_store::{AppendError, RunRecord};
 use tokio_util::sync::CancellationToken;
 
-use super::{Continued, Engine, Ready};
+use super::{Continued, Engine, Ready, Unneeded};
 use crate::answers::{LeftOut, asked};
 use crate::asking::Asking;
 use crate::driver::{Agent, Exchange};
 use crate::execution::Execution;
 use crate::guardrails::Guards;
 use crate::in_hand::Hold;
+use crate::lane_slot::LaneSlot;
 use crate::limits::Budget;
 use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, take_over_patiently};
 use crate::request::CreateRunError;
@@ -29,7 +30,10 @@ struct InHand<'a> {
 
 impl Drop for InHand<'_> {
     fn drop(&mut self) {
-        self.engine.inner.runs.forget(&self.execution.run_id, &self.execution.core);
+        let core = &self.execution.core;
+        self.engine.inner.runs.forget(&self.execution.run_id, core);
+        core.family().end();
+        core.slot().retire();
     }
 }
 
@@ -42,10 +46,11 @@ impl Engine {
         continued: Continued,
         ready: Ready,
     ) {
-        let Ready { appender, hold, turn } = ready;
+        let Ready { appender, hold, turn: Turn { slot, place } } = ready;
         let Continued { state, resumed, interrupts, left_out, resolved_by } = continued;
         let calls = if resumed { state.waiting_calls().collect() } else { Vec::new() };
         let identity = Identity {
+            run_id: record.run_id.clone(),
             agent_id: agent.id.clone(),
             agent_revision_id: agent.revision.clone(),
             session_id: record.session_id.clone(),
@@ -62,6 +67,8 @@ impl Engine {
                 answer_within: agent.policy.waiting.answer_within,
                 judged_elsewhere: agent.driver.judges_answers(),
             },
+            slot: LaneSlot::new(self.inner.turns.clone(), record.lane.clone(), slot),
+            engine: self.downgrade(),
         };
         let core = RunCore::new(identity, input.clone(), left_out, state, appender, bounds, stop.clone());
         let run_id = record.run_id.clone();
@@ -74,9 +81,7 @@ impl Engine {
             run_id: run_id.clone(),
             driver: agent.driver,
             retry: agent.policy.retry,
-            turns: self.inner.turns.clone(),
-            turn,
-            lane: record.lane.clone(),
+            _place: place,
             exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, stop },
             grace: self.inner.options.cancel_grace,
             closing: self.inner.closing.clone(),
@@ -211,6 +216,13 @@ impl Engine {
             taken = take_over_patiently(&self.inner.store, &run_id, &how) => taken,
             () = self.inner.abandon.cancelled() => None,
         };
+        match taken {
+            Some(Recovered::Failed | Recovered::Cancelled) => {
+                self.stop_children(&run_id, Unneeded::All, Vec::new()).await;
+            }
+            Some(Recovered::Retrying) => self.stop_children(&run_id, Unneeded::Unkeyed, Vec::new()).await,
+            _ => {}
+        }
         if taken == Some(Recovered::Retrying) {
             self.go_on(run_id, hold, None).await;
         }

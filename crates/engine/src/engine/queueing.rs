@@ -74,6 +74,15 @@ impl Engine {
         })
     }
 
+    /// A child's place in its session, which it never waits for. Its slot it waits for like whatever goes on: its parent is
+    /// executed already, so it goes before runs that have not begun, and no queue is too full for it.
+    pub(super) fn place_of_child(&self, agent: &Agent, run_id: &str, key: &Key) -> Result<Turn, CreateRunError> {
+        self.inner
+            .turns
+            .place_of_child(run_id, key, agent.policy.concurrency)
+            .map_err(|front| CreateRunError::SessionBusy { agent_id: agent.id.clone(), run_id: front.to_string() })
+    }
+
     /// Stops the runs that were before this one in its session.
     pub(super) async fn supersede(&self, run_id: &str, ahead: &[Arc<str>]) {
         for superseded in ahead {

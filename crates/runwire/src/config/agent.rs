@@ -96,6 +96,8 @@ pub(super) struct AgentTable {
     pub(super) tools: BTreeMap<String, model_agent::ToolTable>,
     #[serde(default)]
     pub(super) mcp: BTreeMap<String, model_agent::McpTable>,
+    #[serde(default)]
+    pub(super) agents: BTreeMap<String, model_agent::AgentToolTable>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -16,6 +16,7 @@ const TOP: &[&str] = &[
     "shutdown_grace",
     "orphan_check",
     "stream_max_age",
+    "max_child_depth",
     "retention",
     "prices",
     "lanes",
@@ -118,7 +119,12 @@ pub(super) fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
         if let Some(retry) = agent.get("retry").and_then(toml::Value::as_table) {
             known(&format!("{place}retry."), retry, RETRY, &[])?;
         }
-        for (key, keys) in [("tools", model_agent::TOOL_KEYS), ("mcp", model_agent::MCP_KEYS)] {
+        let tools = [
+            ("tools", model_agent::TOOL_KEYS),
+            ("mcp", model_agent::MCP_KEYS),
+            ("agents", model_agent::AGENT_TOOL_KEYS),
+        ];
+        for (key, keys) in tools {
             for (name, table) in agent.get(key).and_then(toml::Value::as_table).into_iter().flatten() {
                 if let Some(table) = table.as_table() {
                     known(&format!("{place}{key}.{name}."), table, keys, &[])?;
@@ -145,7 +151,7 @@ fn known(place: &str, table: &toml::Table, keys: &[&str], more: &[&str]) -> anyh
 }
 
 /// The nearest known word, if one is near.
-fn hint(word: &str, known: &[&str]) -> String {
+pub(super) fn hint(word: &str, known: &[&str]) -> String {
     let nearest = known.iter().map(|k| (strsim::damerau_levenshtein(word, k), k)).min_by_key(|(distance, _)| *distance);
     match nearest {
         Some((distance, nearest)) if distance <= word.len().max(nearest.len()) / 2 => {

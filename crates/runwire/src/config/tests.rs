@@ -75,6 +75,13 @@ fn an_unknown_key_is_an_error_that_names_the_nearest_known_one() {
         ("[[tokens]]\nname = \"a\"\ntokn = \"t\"", "`tokens[0].tokn`", "`token`"),
         ("[agents.a]\ndriver = \"openai\"\nmodle = \"m\"", "`agents.a.modle`", "`model`"),
         ("[agents.a]\ndriver = \"openai\"\n[agents.a.tools.t]\nulr = \"x\"", "`agents.a.tools.t.ulr`", "`url`"),
+        ("[agents.a]\ndriver = \"openai\"\n[agents.a.agents.t]\nagnt = \"x\"", "`agents.a.agents.t.agnt`", "`agent`"),
+        (
+            "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\nagents.t = { agent = \"b\", description = \"d\" }\n\
+             [agents.bb]\ndriver = \"demo\"",
+            "agents.a.agents.t.agent: there is no agent `b`",
+            "`bb`",
+        ),
     ] {
         let error = error(text);
         assert!(error.contains(key) && error.contains(nearest), "{error}");
@@ -88,6 +95,20 @@ fn an_unknown_key_is_an_error_that_names_the_nearest_known_one() {
     assert!(error("[agents.a]\ndriver = \"demo\"\nurl = \"http://x/\"").contains("`agents.a.url`"));
 }
 
+/// An agent with another as the tool `t`, of which this is said.
+fn as_tool(keys: &str) -> String {
+    format!("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\n[agents.a.agents.t]\n{keys}")
+}
+
+#[test]
+fn an_agent_can_be_the_tool_of_another_and_of_itself() {
+    let whole = "agent = \"a\"\ndescription = \"d\"\ntimeout = \"1m\"\napproval = \"always\"\nlane = \"default\"";
+    let settings = settings(&format!("max_child_depth = 2\n{}", as_tool(whole))).unwrap();
+    assert_eq!(settings.max_child_depth, 2);
+    let tools = settings.agents[0].driver.capabilities().tools.unwrap().items.unwrap();
+    assert_eq!((tools[0].name.as_str(), tools[0].description.as_str()), ("t", "d"));
+}
+
 #[test]
 fn what_cannot_work_is_refused_with_its_place() {
     for (text, says) in [
@@ -99,6 +120,17 @@ fn what_cannot_work_is_refused_with_its_place() {
         ("stream_max_age = \"0s\"", "stream_max_age"),
         ("orphan_check = \"0s\"", "orphan_check"),
         ("[lanes.slow]\nlimit = 0", "lanes.slow.limit"),
+        ("max_child_depth = -1", "max_child_depth"),
+        ("[agents.a]\ndriver = \"demo\"\nlimits = { with_children = true }", "neither is given"),
+        (&*as_tool("description = \"d\""), "`agent` is missing"),
+        (&*as_tool("agent = \"a\""), "`description` is missing"),
+        (&*as_tool("agent = \"a\"\ndescription = \"d\"\ntimeout = \"0s\""), "timeout"),
+        (&*as_tool("agent = \"a\"\ndescription = \"d\"\nmax_result_bytes = \"2MiB\""), "1048576"),
+        (&*as_tool("agent = \"a\"\ndescription = \"d\"\nlane = \"fast\""), "agents.a.agents.t.lane"),
+        (
+            &*as_tool("agent = \"a\"\ndescription = \"d\"\n[agents.a.tools.t]\nurl = \"http://x/\""),
+            "in `tools` already",
+        ),
         ("[lanes.slow]\n[agents.a]\ndriver = \"demo\"\nlane = \"fast\"", "there is slow, default"),
         ("[agents.a]\ndriver = \"demo\"\nconcurrency = \"both\"", "supersede"),
         ("[agents.a]\ndriver = \"demo\"\nretry = { max_attempts = 0 }", "retry.max_attempts"),

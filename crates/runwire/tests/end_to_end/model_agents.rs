@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::program::PATIENCE;
+use crate::program::{self, PATIENCE};
 use crate::real_part::{self, agui_client, events, kinds, last, taken_quietly};
 use crate::serving::Serving;
 
@@ -340,4 +340,39 @@ async fn a_run_that_cannot_have_a_required_server_fails_and_says_which() {
     assert_eq!(last(&run)["type"], "RUN_FINISHED", "{run:#}");
     let (_, text) = log(&server, "u").await;
     assert!(text.contains("tools_unavailable"), "{text}");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_a_tool_answers_in_a_run_of_its_own_which_the_list_of_its_parents_children_has() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let config = format!(
+        "[lanes.default]\nlimit = 1\n\
+         [agents.lead]\ndriver = \"openai\"\nmodel = \"some-model\"\nbase_url = \"{models}/v1\"\n\
+         [agents.lead.agents.research]\nagent = \"researcher\"\ndescription = \"Finds things out\"\n\
+         [agents.researcher]\ndriver = \"anthropic\"\nmodel = \"other-model\"\nbase_url = \"{models}/v1\"\n",
+        models = mock.models,
+    );
+    let server = Serving::start(folder.path(), &config).await;
+    let run = agui_client("1.0.0", &server.at("/agui/lead"), &["--thread", "t", "--prompt", "ask around"]).await;
+    taken_quietly(&run);
+    assert_eq!(said(&run), "I have asked.", "{run:#}");
+    let result = events(&run).iter().find(|event| event["type"] == "TOOL_CALL_RESULT").unwrap();
+    assert_eq!(result["content"], "Hello from the model, in several pieces.");
+    let parent = server.only_run_of("t").await;
+    let listed =
+        program::run(folder.path(), &["runs", "--parent", parent.run_id(), "--json", "--server", server.url()]);
+    let listed = listed.await.exits(0).json_lines().remove(0);
+    let [child] = &listed["runs"].as_array().unwrap()[..] else { panic!("it started one: {listed:#}") };
+    assert_eq!((&child["agent_id"], &child["trigger_kind"]), (&json!("researcher"), &json!("agent")));
+    let started = events(&run).iter().find(|event| event["type"] == "SUBAGENT_STARTED").unwrap();
+    assert_eq!(started["subagentRunId"], child["run_id"]);
+    // Two calls of the one, one of the other, each in its own account.
+    let totals = [last(&run)["usage"].clone(), parent.members()["usage"].clone(), child["usage"].clone()];
+    let total = |usage: &Value| usage[0].get("totalTokens").or(usage[0].get("total_tokens")).and_then(Value::as_u64);
+    assert_eq!(totals.each_ref().map(total), [Some(300), Some(300), Some(150)], "{totals:?}");
+    assert!(totals.iter().all(|usage| usage.as_array().unwrap().len() == 1), "{totals:?}");
 }

@@ -176,6 +176,13 @@ async fn the_list_is_newest_first_filtered_and_paged() {
     assert_eq!(ids(&server.json("/v2/runs?status=running,completed").await), made);
     assert_eq!(ids(&server.json("/v2/runs?agent_id=nobody").await), Vec::<String>::new());
 
+    let input = json!({ "messages": [], "parentRunId": made[0] });
+    let named = created(&server, json!({ "agent_id": "demo", "input": input })).await;
+    let of_parent = server.json(&format!("/v2/runs?parent_run_id={}", made[0])).await;
+    assert_eq!(ids(&of_parent), [named["run_id"].as_str().unwrap()]);
+    server.ended(&ids(&of_parent)[0]).await;
+    made.insert(0, ids(&of_parent).remove(0));
+
     let mut paged = Vec::new();
     let mut query = "/v2/runs?limit=3".to_owned();
     loop {
