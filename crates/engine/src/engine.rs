@@ -4,6 +4,7 @@ mod answering;
 mod children;
 mod deadlines;
 mod executing;
+mod keyed;
 mod queueing;
 mod resuming;
 mod stopping;
@@ -17,7 +18,8 @@ use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, R
 use runwire_bridge::{LogState, Pricing};
 use runwire_frame::RunStatus;
 use runwire_store::{
-    Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, Retention, RunRecord, Store, Tombstone,
+    Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, RequestKey, Retention, RunRecord, Store,
+    Tombstone,
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +29,7 @@ use uuid::Uuid;
 use crate::answers::LeftOut;
 use crate::clock::now;
 use crate::driver::Agent;
+use crate::idempotency::KeysUnderway;
 use crate::in_hand::{Hold, RunsInHand};
 use crate::prices::Prices;
 use crate::recovery::{RecoverError, StoredLog};
@@ -87,6 +90,7 @@ struct Inner {
     agents: BTreeMap<String, Agent>,
     options: EngineOptions,
     runs: Arc<RunsInHand>,
+    keys: Arc<KeysUnderway>,
     turns: Arc<Turns>,
     /// Every task of the engine; [`Engine::shutdown`] waits for all of them.
     tasks: TaskTracker,
@@ -135,6 +139,7 @@ impl Engine {
                 agents,
                 options,
                 runs: Arc::default(),
+                keys: Arc::default(),
                 turns,
                 tasks: TaskTracker::new(),
                 closing: CancellationToken::new(),
@@ -192,11 +197,26 @@ impl Engine {
     /// [`CreateRunError`]; nothing was started then. Dropping the future may leave a run that was started: the repeated
     /// request finds it.
     pub async fn create_run(&self, create: CreateRun) -> Result<Started, CreateRunError> {
+        self.in_one_piece(|engine| async move { engine.create(create, None).await }).await
+    }
+
+    /// Does what somebody asks for in a task of the engine: a client that leaves must not tear it in two.
+    async fn in_one_piece<W>(&self, work: impl FnOnce(Engine) -> W) -> Result<Started, CreateRunError>
+    where
+        W: Future<Output = Result<Started, CreateRunError>> + Send + 'static,
+    {
         // Taken before looking, so that a shutdown that begins right after waits for what is started here.
         let _underway = self.inner.tasks.token();
         if self.inner.closing.is_cancelled() {
             return Err(CreateRunError::ShuttingDown);
         }
+        match self.inner.tasks.spawn(work(self.clone())).await {
+            Ok(started) => started,
+            Err(_) => Err(CreateRunError::ShuttingDown),
+        }
+    }
+
+    async fn create(&self, create: CreateRun, key: Option<RequestKey>) -> Result<Started, CreateRunError> {
         let agents = &self.inner.agents;
         let agent = agents.get(&create.agent_id).ok_or_else(|| CreateRunError::UnknownAgent {
             agent_id: create.agent_id.clone(),
@@ -204,18 +224,8 @@ impl Engine {
         })?;
         let run_id = format!("run_{}", Uuid::now_v7().simple());
         let input = complete_input(create.request.clone(), &run_id);
-        let digest = digest(&create.agent_id, &input);
-        // From here on the work must not be torn in two by a client that leaves.
-        let engine = self.clone();
-        let agent = agent.clone();
-        let task = self
-            .inner
-            .tasks
-            .spawn(async move { engine.create_or_continue(agent, create, run_id, input, digest).await });
-        match task.await {
-            Ok(started) => started,
-            Err(_) => Err(CreateRunError::ShuttingDown),
-        }
+        let known_by = KnownBy { digest: digest(&create.agent_id, &input), key };
+        self.create_or_continue(agent.clone(), create, run_id, input, known_by).await
     }
 
     async fn create_new(
@@ -224,8 +234,9 @@ impl Engine {
         create: CreateRun,
         run_id: String,
         mut input: RunAgentInput,
-        digest: String,
+        known_by: KnownBy,
     ) -> Result<Started, CreateRunError> {
+        let KnownBy { digest, key: request_key } = known_by;
         let store = &self.inner.store;
         let lane = self.lane_of(&agent, create.lane)?;
         let session_id = input.thread_id.clone();
@@ -262,7 +273,7 @@ impl Engine {
                 };
             }
         };
-        let created = match store.create_run(new).await {
+        let created = match store.create_keyed_run(new, request_key).await {
             Err(CreateError::SessionOfAnother { session_id }) => Err(CreateRunError::SessionNotYours { session_id }),
             Err(CreateError::Removed(tombstone)) => Err(removed(tombstone, create.principal.as_deref())),
             Err(error) => Err(error.into()),
@@ -338,6 +349,14 @@ fn removed(tombstone: Box<Tombstone>, principal: Option<&str>) -> CreateRunError
         return CreateRunError::SessionNotYours { session_id: tombstone.session_id };
     }
     CreateRunError::Removed(tombstone)
+}
+
+/// By what a request is known when it comes again.
+struct KnownBy {
+    /// A digest of the agent and the whole input, ids included.
+    digest: String,
+    /// The key that its sender chose.
+    key: Option<RequestKey>,
 }
 
 /// What it takes to execute an exchange: the log, the run, and its turn.

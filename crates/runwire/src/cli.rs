@@ -127,6 +127,10 @@ pub struct RunArgs {
     /// Id of the session (the conversation) to go on with [default: a new one]
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
+    /// A name for this request, 1 to 255 visible characters of ASCII: given again with the same agent and prompt, it follows
+    /// the run that the first one started, and starts none
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
     /// The transport to follow by
     #[arg(long, value_enum, default_value_t = TransportArg::Sse)]
     pub transport: TransportArg,

@@ -15,6 +15,7 @@ mod executor;
 mod frame_stream;
 mod history;
 mod history_reader;
+mod idempotency_key;
 mod keep_alive;
 mod openness;
 mod patient_socket;

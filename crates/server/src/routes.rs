@@ -12,6 +12,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::app::App;
 use crate::auth::bearer;
+use crate::idempotency_key::IDEMPOTENCY_KEY;
 use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
 use crate::{agui, connect, executor, frame_stream, prune, resume, runs, session_stream, sessions, websocket};
@@ -65,6 +66,7 @@ fn cors(origins: &[String]) -> CorsLayer {
             header::AUTHORIZATION,
             header::CONTENT_TYPE,
             HeaderName::from_static("last-event-id"),
+            IDEMPOTENCY_KEY,
         ])
         .expose_headers([header::LOCATION, HeaderName::from_static("runwire-run-id")])
         .max_age(Duration::from_secs(600))

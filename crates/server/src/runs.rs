@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use runwire_agui::RunAgentInput;
 use runwire_engine::{CreateRun, RunRequest};
@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::auth::Principal;
+use crate::idempotency_key::idempotency_key;
 use crate::openness::{Checked, JsonBody};
 use crate::problem::Problem;
 use crate::resume;
@@ -33,8 +34,10 @@ struct NewRun {
 pub(crate) async fn create(
     State(app): State<App>,
     principal: Principal,
+    headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
+    let key = idempotency_key(&headers)?;
     check_depth(&body)?;
     let new: NewRun =
         serde_json::from_slice(&body).map_err(|e| Problem::bad_request(format!("the body is no new run: {e}")))?;
@@ -59,7 +62,10 @@ pub(crate) async fn create(
         principal: principal.owner(),
         trigger_kind: "api",
     };
-    let started = app.engine().create_run(create).await?;
+    let started = match key {
+        Some(key) => app.engine().create_run_once(create, key).await?,
+        None => app.engine().create_run(create).await?,
+    };
     let status = if started.existing { StatusCode::OK } else { StatusCode::CREATED };
     let location = format!("/v2/runs/{}", started.record.run_id);
     let mut response = (status, Json(started.record)).into_response();

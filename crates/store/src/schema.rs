@@ -18,7 +18,7 @@ const APPLICATION_ID: i32 = 0x5257_6972;
 const SCHEMA_VERSION: i64 = 4;
 
 /// The tables of each schema version, in the order in which they came.
-const TABLES: [(i64, &str); 9] = [
+const TABLES: [(i64, &str); 10] = [
     (1, "meta"),
     (1, "sessions"),
     (1, "runs"),
@@ -28,6 +28,7 @@ const TABLES: [(i64, &str); 9] = [
     (1, "payloads"),
     (2, "pages"),
     (2, "upkeep"),
+    (4, "idempotency_keys"),
 ];
 
 /// How long a statement waits for another program's lock on the file, a backup for instance.
@@ -154,9 +155,23 @@ CREATE INDEX runs_waking ON runs (wakes_at, id) WHERE wakes_at IS NOT NULL;
 UPDATE runs SET wakes_at = 0 WHERE status = 'suspended' AND ended_at IS NULL;
 ";
 
-// The fourth: the runs that a run started, newest first like every list. Few runs have a parent.
+// The fourth: the runs that a run started, and which request made or continued a run, by the key that its sender chose for
+// it.
+//
+// Runs are listed by their parent newest first, like every list; few have one. A key is its principal's, or nobody's ('').
+// It goes with its run, so `request_digest` is empty once that is removed.
 const VERSION_4: &str = "
 CREATE INDEX runs_by_parent ON runs (parent_run_id, created_at, run_id) WHERE parent_run_id IS NOT NULL;
+CREATE TABLE idempotency_keys (
+    principal      TEXT NOT NULL,
+    key            TEXT NOT NULL,
+    run            INTEGER NOT NULL,
+    exchange_id    TEXT NOT NULL,
+    request_digest TEXT NOT NULL,
+    created_at     INTEGER NOT NULL,
+    PRIMARY KEY (principal, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idempotency_keys_by_run ON idempotency_keys (run);
 ";
 
 /// The steps from one version to the next, each with the version that it leads to.

@@ -8,6 +8,7 @@ mod example;
 mod executor;
 mod guarantees;
 mod harness;
+mod idempotency;
 mod patience;
 mod protobuf;
 mod queueing;
