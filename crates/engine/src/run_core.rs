@@ -19,6 +19,7 @@ use crate::asking::Asking;
 use crate::clock::now;
 use crate::guardrails::{Action, Found, Guards};
 use crate::limits::{Begun, Budget, Reached};
+use crate::payloads::PayloadPolicy;
 use crate::retry::RetryPolicy;
 use crate::said;
 use crate::writer::WriteError;
@@ -73,6 +74,8 @@ pub(crate) struct Bounds {
     pub guards: Arc<Guards>,
     /// How it waits for answers.
     pub asking: Asking,
+    /// What is kept of it beside the log, and what is taken out.
+    pub payloads: Arc<PayloadPolicy>,
 }
 
 /// A run's log while one of its exchanges is executed. Shared by the execution and by the driver's handles.
@@ -377,6 +380,7 @@ impl RunCore {
             return Err(WriteError::Ended);
         }
         let end = inner.blocked.take().map_or(end, ExchangeEnd::Failed);
+        let end = self.bounds.payloads.redaction.exchange_end(end);
         let Phase::Recording(mut recorder) = std::mem::replace(&mut inner.phase, Phase::Over) else {
             return Err(WriteError::Ended);
         };

@@ -14,7 +14,7 @@ use crate::execution::Execution;
 use crate::guardrails::Guards;
 use crate::in_hand::Hold;
 use crate::limits::Budget;
-use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, take_over_patiently};
+use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, recorded_results, take_over_patiently};
 use crate::request::CreateRunError;
 use crate::run_core::{Bounds, Identity, RunCore};
 use crate::turns::{Concurrency, Turn};
@@ -43,8 +43,7 @@ impl Engine {
         ready: Ready,
     ) {
         let Ready { appender, hold, turn } = ready;
-        let Continued { state, resumed, interrupts, left_out, resolved_by } = continued;
-        let calls = if resumed { state.waiting_calls().collect() } else { Vec::new() };
+        let Continued { state, resumed, interrupts, calls, results, left_out, resolved_by } = continued;
         let identity = Identity {
             agent_id: agent.id.clone(),
             agent_revision_id: agent.revision.clone(),
@@ -62,6 +61,7 @@ impl Engine {
                 answer_within: agent.policy.waiting.answer_within,
                 judged_elsewhere: agent.driver.judges_answers(),
             },
+            payloads: Arc::new(agent.policy.payloads.clone()),
         };
         let core = RunCore::new(identity, input.clone(), left_out, state, appender, bounds, stop.clone());
         let run_id = record.run_id.clone();
@@ -77,7 +77,7 @@ impl Engine {
             turns: self.inner.turns.clone(),
             turn,
             lane: record.lane.clone(),
-            exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, stop },
+            exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, results, stop },
             grace: self.inner.options.cancel_grace,
             closing: self.inner.closing.clone(),
             abandon: self.inner.abandon.clone(),
@@ -165,10 +165,13 @@ impl Engine {
                 return Ok(None);
             }
             let interrupts = log.suspend.as_ref().filter(|_| log.resumed).map(asked).unwrap_or_default();
+            let results = recorded_results(store, run_id, &log.results).await?;
             let continued = Continued {
                 state: log.state,
                 resumed: log.resumed,
                 interrupts,
+                calls: log.calls,
+                results,
                 left_out: LeftOut::default(),
                 resolved_by: None,
             };
