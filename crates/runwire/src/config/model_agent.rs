@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::agent::AgentTable;
 use super::from_environment;
+use super::payloads::Secrets;
 use crate::{duration, size};
 
 /// The keys of such an agent.
@@ -56,7 +57,7 @@ pub const TOOL_KEYS: &[&str] = &[
 
 /// The keys of `[agents.NAME.mcp.SERVER]`.
 pub const MCP_KEYS: &[&str] =
-    &["command", "env", "url", "headers", "tools", "approval", "timeout", "max_result_bytes", "required"];
+    &["command", "env", "url", "headers", "tools", "approval", "approvals", "timeout", "max_result_bytes", "required"];
 
 /// `[agents.NAME.mcp.SERVER]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -71,6 +72,8 @@ pub struct McpTable {
     headers: BTreeMap<String, String>,
     tools: Option<Vec<String>>,
     approval: Option<toml::Value>,
+    #[serde(default)]
+    approvals: BTreeMap<String, toml::Value>,
     #[serde(default, deserialize_with = "duration::optional")]
     timeout: Option<Duration>,
     #[serde(default, deserialize_with = "size::optional")]
@@ -95,6 +98,21 @@ pub struct ToolTable {
     approval: Option<toml::Value>,
     #[serde(default)]
     required: bool,
+}
+
+impl ToolTable {
+    /// Adds the values of the variables that it names.
+    pub fn add_secrets(&self, secrets: &mut Secrets) {
+        self.headers.values().for_each(|value| secrets.of_text(value));
+    }
+}
+
+impl McpTable {
+    /// Adds the values of the variables that it names.
+    pub fn add_secrets(&self, secrets: &mut Secrets) {
+        self.headers.values().for_each(|value| secrets.of_text(value));
+        self.env.iter().for_each(|name| secrets.of_variable(name));
+    }
 }
 
 /// The driver of such an agent, and what was read of other files for it.
@@ -210,6 +228,10 @@ fn mcp_server(name: &str, table: &McpTable) -> anyhow::Result<Arc<dyn ToolSource
     let mut options = McpOptions::new(name, transport);
     options.tools.clone_from(&table.tools);
     options.approval = table.approval.as_ref().map(approval).transpose()?.unwrap_or_default();
+    for (tool, value) in &table.approvals {
+        let approval = approval(value).with_context(|| format!("approvals.{tool}"))?;
+        options.approvals.insert(tool.clone(), approval);
+    }
     options.timeout = table.timeout.unwrap_or(options.timeout);
     if options.timeout.is_zero() {
         bail!("timeout: with no time at all every call would fail");
