@@ -14,6 +14,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use runwire_frame::{
     Cost, Data, ErrorCode, ErrorData, Frame, Notice, NoticeLevel, Resume, RunStart, RunStatus, RunStatusChange,
     SegmentEnd, SegmentId, SegmentKind, SegmentStart, SuspendKind, TextDelta, ThinkingDelta, Timestamp, ToolCall,
@@ -24,7 +25,7 @@ use serde_json::{Map, Value, json};
 use crate::coalescer::{DeltaKind, PendingDelta};
 use crate::log_state::{LogState, OpenSegment, TOOL_CALL_ID, ToolState};
 use crate::segment::{Ending, Open, Opening, kind};
-use crate::tool_output::{Payload, Preview, ToolOutput};
+use crate::tool_output::{JSON_PAYLOAD, Payload, Preview, ToolOutput};
 
 /// What an AG-UI event says beyond its frame; travels under the additive data key `agui`.
 pub type Agui = Option<Map<String, Value>>;
@@ -310,6 +311,15 @@ impl Recorder {
         };
         self.emit(now, Some(id), Data::ToolResult(result));
         answered
+    }
+
+    /// What is kept of a model call beside the log, as JSON. What was kept of it before is replaced.
+    pub fn model_payload(&mut self, segment: &Open<kind::Model>, json: Bytes) {
+        // A call that has ended stays as it was.
+        if self.state.open.contains_key(&segment.number) {
+            let segment_id = segment.id.clone();
+            self.out.payloads.push(Payload { segment_id, content_type: JSON_PAYLOAD, bytes: json });
+        }
     }
 
     /// Closes a segment.

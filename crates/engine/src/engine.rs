@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, RunAgentInput, UserMessage};
-use runwire_bridge::{LogState, Pricing};
+use runwire_bridge::{LogState, Pricing, WaitingCall};
 use runwire_frame::RunStatus;
 use runwire_store::{
     Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, RequestKey, Retention, RunRecord, Store,
@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 use crate::answers::LeftOut;
 use crate::clock::now;
-use crate::driver::Agent;
+use crate::driver::{Agent, RecordedResult};
 use crate::idempotency::KeysUnderway;
 use crate::in_hand::{Hold, RunsInHand};
 use crate::prices::Prices;
@@ -374,6 +374,10 @@ struct Continued {
     resumed: bool,
     /// What the run waited for.
     interrupts: Vec<Interrupt>,
+    /// The tool calls that waited for their results then.
+    calls: Vec<WaitingCall>,
+    /// The results that earlier attempts at the exchange recorded of them.
+    results: Vec<RecordedResult>,
     /// The entries that the input's `resume` had and that answered nothing.
     left_out: LeftOut,
     /// Who answered.
@@ -388,13 +392,21 @@ impl Continued {
         left_out: LeftOut,
         resolved_by: Option<String>,
     ) -> Continued {
-        Continued { state: log.state, resumed: true, interrupts, left_out, resolved_by }
+        let calls = log.state.waiting_calls().collect();
+        Continued { state: log.state, resumed: true, interrupts, calls, results: Vec::new(), left_out, resolved_by }
     }
 
     /// The empty log of a run that begins. It asked nothing yet, so every entry of the input's `resume` is left out.
     fn new(run_id: &str, input: &mut RunAgentInput) -> Continued {
-        let left_out = LeftOut::take(input, &[]);
-        Continued { state: LogState::new(run_id), resumed: false, interrupts: Vec::new(), left_out, resolved_by: None }
+        Continued {
+            state: LogState::new(run_id),
+            resumed: false,
+            interrupts: Vec::new(),
+            calls: Vec::new(),
+            results: Vec::new(),
+            left_out: LeftOut::take(input, &[]),
+            resolved_by: None,
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::driver::{Driver, Exchange, Starting};
 use crate::engine::Unneeded;
 use crate::in_hand::RunsInHand;
+use crate::recovery::{RecoverError, read_log, recorded_results};
 use crate::retry::RetryPolicy;
 use crate::run_core::{Ended, RunCore};
 use crate::turns::Place;
@@ -57,10 +58,11 @@ impl Execution {
     /// # Errors
     /// When the store did not take everything: then the log has no end yet.
     pub(crate) async fn run(&mut self) -> Result<(), WriteError> {
+        let mut again = false;
         loop {
             let end = match self.due().await {
                 Due::Now => match self.core.admit_exchange(&self.store).await? {
-                    None => self.drive().await?,
+                    None => self.attempt(again).await?,
                     Some(end) => end,
                 },
                 Due::Stopped => ExchangeEnd::Cancelled { usage: Vec::new(), agui: None },
@@ -74,7 +76,29 @@ impl Execution {
             let Some(next) = self.runs.next_attempt(&self.run_id, &self.core) else { return Ok(()) };
             self.core.slot().retire();
             self.core = next;
+            again = true;
         }
+    }
+
+    /// Executes the attempt that is due.
+    async fn attempt(&mut self, again: bool) -> Result<ExchangeEnd, AppendError> {
+        if again
+            && self.exchange.resumed
+            && let Err(error) = self.read_results().await
+        {
+            // Without them what was approved might be done twice.
+            let message = format!("what the attempt before has done cannot be read: {error}");
+            let failure = Failure { retryable: true, ..Failure::new(ErrorCode::InternalError, message) };
+            return Ok(ExchangeEnd::Failed(failure));
+        }
+        self.drive().await
+    }
+
+    /// Reads what the attempts before recorded as the results of the calls that the run waited with.
+    async fn read_results(&mut self) -> Result<(), RecoverError> {
+        let log = read_log(&self.store, &self.run_id).await?;
+        self.exchange.results = recorded_results(&self.store, &self.run_id, &log.results).await?;
+        Ok(())
     }
 
     /// Waits until the attempt is due and has its slot, which the first one of a run has had before.

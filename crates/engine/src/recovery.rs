@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use runwire_bridge::{Failure, LogState, LogStateError, Pricing, Recorder, asked_input};
-use runwire_frame::{Data, DecodeError, ErrorCode, Frame, RunStart, RunStatus, SegmentStatus, Suspend};
+use runwire_bridge::{
+    Failure, LogState, LogStateError, PARTS_PAYLOAD, Pricing, Recorder, ToolOutput, WaitingCall, asked_input,
+};
+use runwire_frame::{
+    Data, DecodeError, ErrorCode, Frame, RunStart, RunStatus, SegmentId, SegmentStatus, Suspend, ToolResult,
+};
 use runwire_store::{AppendError, Appender, OwnershipError, ReadError, RunRecord, Store};
 use serde_json::{Map, Value};
 
 use crate::answers::{Resolved, asked};
 use crate::clock::now;
+use crate::driver::RecordedResult;
 use crate::retry::RetryPolicy;
 use crate::run_core::to_append;
 
@@ -70,6 +75,16 @@ pub(crate) struct StoredLog {
     pub exchanges: Vec<String>,
     /// The answers that it went on with, in order.
     pub resolved: Vec<Resolved>,
+    /// The tool calls that waited for their results when it went on last.
+    pub calls: Vec<WaitingCall>,
+    /// The results of these that were recorded since, of each call the last one.
+    pub results: Vec<ResultFrame>,
+}
+
+/// A `tool.result` of a log, and the segment that has its whole value.
+pub(crate) struct ResultFrame {
+    segment: Option<SegmentId>,
+    result: ToolResult,
 }
 
 /// Reads a whole log.
@@ -83,6 +98,8 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
         raised: Vec::new(),
         exchanges: Vec::new(),
         resolved: Vec::new(),
+        calls: Vec::new(),
+        results: Vec::new(),
     };
     loop {
         let page = store.read(run_id, log.state.head(), PAGE).await?;
@@ -97,6 +114,8 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
                 Data::RunStart(start) => start.extra.get("agui"),
                 Data::Resume(resume) => {
                     log.resumed = true;
+                    log.calls = log.state.waiting_calls().collect();
+                    log.results.clear();
                     log.resolved.extend(Resolved::of(resume));
                     resume.extra.get("agui")
                 }
@@ -107,12 +126,42 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
             }
             let id = begun.and_then(|agui| agui.get("runId")).and_then(|id| id.as_str());
             log.exchanges.extend(id.map(str::to_owned));
-            if let Data::Suspend(suspend) = frame.data {
-                log.raised.extend(asked(&suspend).into_iter().map(|interrupt| interrupt.id));
-                log.suspend = Some(suspend);
+            match frame.data {
+                Data::Suspend(suspend) => {
+                    log.raised.extend(asked(&suspend).into_iter().map(|interrupt| interrupt.id));
+                    log.suspend = Some(suspend);
+                }
+                Data::ToolResult(result) if log.calls.iter().any(|call| call.tool_call_id == result.tool_call_id) => {
+                    log.results.retain(|earlier| earlier.result.tool_call_id != result.tool_call_id);
+                    log.results.push(ResultFrame { segment: frame.segment_id, result });
+                }
+                _ => {}
             }
         }
     }
+}
+
+/// The results of a log, whole.
+pub(crate) async fn recorded_results(
+    store: &Store,
+    run_id: &str,
+    results: &[ResultFrame],
+) -> Result<Vec<RecordedResult>, ReadError> {
+    let mut recorded = Vec::new();
+    for ResultFrame { segment, result } in results {
+        let payload = match segment.as_ref().filter(|_| result.truncated) {
+            Some(segment) => store.payload(run_id, segment.as_str()).await?,
+            None => None,
+        };
+        let parts = payload.as_ref().filter(|payload| payload.content_type == PARTS_PAYLOAD);
+        let output = match (parts, &payload) {
+            (Some(parts), _) => ToolOutput::Parts(serde_json::from_slice(&parts.bytes).unwrap_or_default()),
+            (None, Some(text)) => ToolOutput::Text(String::from_utf8_lossy(&text.bytes).into_owned()),
+            (None, None) => ToolOutput::Text(result.output_preview.clone().unwrap_or_default()),
+        };
+        recorded.push(RecordedResult { tool_call_id: result.tool_call_id.clone(), ok: result.ok, output });
+    }
+    Ok(recorded)
 }
 
 /// The `suspend` that a suspended run waits with. It is the last frame but one of a run that nobody executes, so a long log

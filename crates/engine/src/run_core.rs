@@ -24,6 +24,7 @@ use crate::family::Family;
 use crate::guardrails::{Action, Found, Guards};
 use crate::lane_slot::LaneSlot;
 use crate::limits::{Begun, Budget, Reached};
+use crate::payloads::PayloadPolicy;
 use crate::retry::RetryPolicy;
 use crate::said;
 use crate::writer::WriteError;
@@ -91,6 +92,8 @@ pub(crate) struct Bounds {
     pub slot: Arc<LaneSlot>,
     /// What starts other runs for it. Not a strong one: a handle that is left behind keeps no engine.
     pub engine: WeakEngine,
+    /// What is kept of it beside the log, and what is taken out.
+    pub payloads: Arc<PayloadPolicy>,
 }
 
 /// A run's log while one of its exchanges is executed. Shared by the execution and by the driver's handles.
@@ -454,6 +457,7 @@ impl RunCore {
             return Err(WriteError::Ended);
         }
         let end = inner.blocked.take().map_or(end, ExchangeEnd::Failed);
+        let end = self.bounds.payloads.redaction.exchange_end(end);
         let Phase::Recording(mut recorder) = std::mem::replace(&mut inner.phase, Phase::Over) else {
             return Err(WriteError::Ended);
         };

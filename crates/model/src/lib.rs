@@ -14,6 +14,7 @@ mod endpoint;
 mod execution;
 mod history;
 mod http_tool;
+mod kept_call;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod provider;
@@ -34,4 +35,4 @@ pub use http_tool::{HttpTool, HttpToolOptions};
 #[cfg(feature = "mcp")]
 pub use mcp::{McpOptions, McpServer, McpTransport};
 pub use provider::{Anthropic, Gemini, OpenAi};
-pub use tool::{Arguments, OwnTool, ToolReturn, ToolSource, ToolUse, Within};
+pub use tool::{Arguments, Listed, OwnTool, ToolReturn, ToolSource, ToolUse, Within};

@@ -128,7 +128,16 @@ pub trait ToolSource: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why it has none now, for a person.
-    fn tools(&self) -> BoxFuture<'static, Result<Vec<Arc<dyn OwnTool>>, String>>;
+    fn tools(&self) -> BoxFuture<'static, Result<Listed, String>>;
+}
+
+/// The tools that a source has.
+#[derive(Clone, Default)]
+pub struct Listed {
+    /// The tools.
+    pub tools: Vec<Arc<dyn OwnTool>>,
+    /// What the configuration says of tools that the source has not: a sentence for each.
+    pub unknown: Vec<String>,
 }
 
 /// The tools of one exchange. No two have the same name.

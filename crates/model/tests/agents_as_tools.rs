@@ -52,6 +52,10 @@ impl Model for Scripted {
         false
     }
 
+    fn body(&self, model: &str, _: &ModelRequest) -> serde_json::Value {
+        serde_json::json!({ "model": model })
+    }
+
     fn call(&self, _: &str, request: &ModelRequest) -> ModelStream {
         self.asked.lock().unwrap().push(request.clone());
         let answer = self.answers.lock().unwrap().pop_front().expect("this call is written down");

@@ -4,6 +4,7 @@ mod agent;
 mod guardrails;
 mod keys;
 mod model_agent;
+mod payloads;
 mod spending;
 
 use std::collections::BTreeMap;

@@ -16,7 +16,6 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::{Continued, Engine, Ready, complete_input, digest};
-use crate::answers::LeftOut;
 use crate::child::{CHILD, Child, ChildEnd, ChildError, ChildRun, MAX_CHILD_KEY};
 use crate::child_log::ChildLog;
 use crate::clock::now;
@@ -155,7 +154,7 @@ impl Engine {
         asked: Asked,
     ) -> Result<Child, ChildError> {
         let lane = self.lane_of(&agent, child.lane.clone())?;
-        let Asked { session_id, exchange_id, input, digest } = asked;
+        let Asked { session_id, exchange_id, mut input, digest } = asked;
         if child.request.session_id().is_some() {
             self.check_waits_for_nothing(&agent, &session_id).await?;
         }
@@ -209,7 +208,7 @@ impl Engine {
         let attached = self.watch_child(&core, run_id.clone(), open);
         match self.inner.store.take_ownership(&run_id).await {
             Ok(appender) => {
-                let continued = Continued::new(&run_id, LeftOut::default());
+                let continued = Continued::new(&run_id, &mut input);
                 self.start(agent, &record, input, continued, Ready { appender, hold, turn });
             }
             Err(error) => {

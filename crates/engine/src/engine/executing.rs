@@ -15,7 +15,7 @@ use crate::guardrails::Guards;
 use crate::in_hand::Hold;
 use crate::lane_slot::LaneSlot;
 use crate::limits::Budget;
-use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, take_over_patiently};
+use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, recorded_results, take_over_patiently};
 use crate::request::CreateRunError;
 use crate::run_core::{Bounds, Identity, RunCore};
 use crate::turns::{Concurrency, Turn};
@@ -47,8 +47,7 @@ impl Engine {
         ready: Ready,
     ) {
         let Ready { appender, hold, turn: Turn { slot, place } } = ready;
-        let Continued { state, resumed, interrupts, left_out, resolved_by } = continued;
-        let calls = if resumed { state.waiting_calls().collect() } else { Vec::new() };
+        let Continued { state, resumed, interrupts, calls, results, left_out, resolved_by } = continued;
         let identity = Identity {
             run_id: record.run_id.clone(),
             agent_id: agent.id.clone(),
@@ -69,6 +68,7 @@ impl Engine {
             },
             slot: LaneSlot::new(self.inner.turns.clone(), record.lane.clone(), slot),
             engine: self.downgrade(),
+            payloads: Arc::new(agent.policy.payloads.clone()),
         };
         let core = RunCore::new(identity, input.clone(), left_out, state, appender, bounds, stop.clone());
         let run_id = record.run_id.clone();
@@ -82,7 +82,7 @@ impl Engine {
             driver: agent.driver,
             retry: agent.policy.retry,
             _place: place,
-            exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, stop },
+            exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, results, stop },
             grace: self.inner.options.cancel_grace,
             closing: self.inner.closing.clone(),
             abandon: self.inner.abandon.clone(),
@@ -170,10 +170,13 @@ impl Engine {
                 return Ok(None);
             }
             let interrupts = log.suspend.as_ref().filter(|_| log.resumed).map(asked).unwrap_or_default();
+            let results = recorded_results(store, run_id, &log.results).await?;
             let continued = Continued {
                 state: log.state,
                 resumed: log.resumed,
                 interrupts,
+                calls: log.calls,
+                results,
                 left_out: LeftOut::default(),
                 resolved_by: None,
             };

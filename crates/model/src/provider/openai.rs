@@ -42,10 +42,14 @@ impl Model for OpenAi {
         part(media).is_some()
     }
 
-    fn call(&self, model: &str, request: &ModelRequest) -> ModelStream {
+    fn body(&self, model: &str, request: &ModelRequest) -> Value {
         // The old name is refused by newer models, the new one is unknown to many other servers.
         let limit = if self.endpoint.is_at(OWN_HOST) { "max_completion_tokens" } else { "max_tokens" };
-        self.endpoint.answer("/chat/completions", body(model, request, limit), Reader::default())
+        body(model, request, limit)
+    }
+
+    fn call(&self, model: &str, request: &ModelRequest) -> ModelStream {
+        self.endpoint.answer("/chat/completions", self.body(model, request), Reader::default())
     }
 }
 

@@ -4,6 +4,7 @@ use anyhow::bail;
 
 use super::guardrails::GUARDRAIL;
 use super::model_agent;
+use super::payloads::PAYLOADS;
 use super::spending::{LIMITS, PRICE, PRICES};
 use crate::policy::{LANE, RETRY};
 
@@ -34,6 +35,7 @@ const EVERY_AGENT: &[&str] = &[
     "concurrency",
     "limits",
     "guardrails",
+    "payloads",
     "answer_within",
     "on_deadline",
     "deadline_answer",
@@ -110,6 +112,9 @@ pub(super) fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
         }
         if let Some(limits) = agent.get("limits").and_then(toml::Value::as_table) {
             known(&format!("{place}limits."), limits, LIMITS, &[])?;
+        }
+        if let Some(payloads) = agent.get("payloads").and_then(toml::Value::as_table) {
+            known(&format!("{place}payloads."), payloads, PAYLOADS, &[])?;
         }
         for (i, rail) in agent.get("guardrails").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
             if let Some(rail) = rail.as_table() {

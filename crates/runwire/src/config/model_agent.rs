@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::agent::AgentTable;
 use super::from_environment;
 use super::keys::hint;
+use super::payloads::Secrets;
 use crate::policy::LaneTable;
 use crate::{duration, size};
 
@@ -59,7 +60,7 @@ pub const TOOL_KEYS: &[&str] = &[
 
 /// The keys of `[agents.NAME.mcp.SERVER]`.
 pub const MCP_KEYS: &[&str] =
-    &["command", "env", "url", "headers", "tools", "approval", "timeout", "max_result_bytes", "required"];
+    &["command", "env", "url", "headers", "tools", "approval", "approvals", "timeout", "max_result_bytes", "required"];
 
 /// The keys of `[agents.NAME.agents.TOOL]`.
 pub const AGENT_TOOL_KEYS: &[&str] =
@@ -93,6 +94,8 @@ pub struct McpTable {
     headers: BTreeMap<String, String>,
     tools: Option<Vec<String>>,
     approval: Option<toml::Value>,
+    #[serde(default)]
+    approvals: BTreeMap<String, toml::Value>,
     #[serde(default, deserialize_with = "duration::optional")]
     timeout: Option<Duration>,
     #[serde(default, deserialize_with = "size::optional")]
@@ -117,6 +120,21 @@ pub struct ToolTable {
     approval: Option<toml::Value>,
     #[serde(default)]
     required: bool,
+}
+
+impl ToolTable {
+    /// Adds the values of the variables that it names.
+    pub fn add_secrets(&self, secrets: &mut Secrets) {
+        self.headers.values().for_each(|value| secrets.of_text(value));
+    }
+}
+
+impl McpTable {
+    /// Adds the values of the variables that it names.
+    pub fn add_secrets(&self, secrets: &mut Secrets) {
+        self.headers.values().for_each(|value| secrets.of_text(value));
+        self.env.iter().for_each(|name| secrets.of_variable(name));
+    }
 }
 
 /// The driver of such an agent, and what was read of other files for it.
@@ -292,6 +310,10 @@ fn mcp_server(name: &str, table: &McpTable) -> anyhow::Result<Arc<dyn ToolSource
     let mut options = McpOptions::new(name, transport);
     options.tools.clone_from(&table.tools);
     options.approval = table.approval.as_ref().map(approval).transpose()?.unwrap_or_default();
+    for (tool, value) in &table.approvals {
+        let approval = approval(value).with_context(|| format!("approvals.{tool}"))?;
+        options.approvals.insert(tool.clone(), approval);
+    }
     options.timeout = table.timeout.unwrap_or(options.timeout);
     if options.timeout.is_zero() {
         bail!("timeout: with no time at all every call would fail");

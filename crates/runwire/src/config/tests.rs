@@ -74,6 +74,7 @@ fn an_unknown_key_is_an_error_that_names_the_nearest_known_one() {
         ("[agents.a]\ndriver = \"exec\"\ncomand = [\"x\"]", "`agents.a.comand`", "`command`"),
         ("[[tokens]]\nname = \"a\"\ntokn = \"t\"", "`tokens[0].tokn`", "`token`"),
         ("[agents.a]\ndriver = \"openai\"\nmodle = \"m\"", "`agents.a.modle`", "`model`"),
+        ("[agents.a]\ndriver = \"demo\"\npayloads = { redcat = [] }", "`agents.a.payloads.redcat`", "`redact`"),
         ("[agents.a]\ndriver = \"openai\"\n[agents.a.tools.t]\nulr = \"x\"", "`agents.a.tools.t.ulr`", "`url`"),
         ("[agents.a]\ndriver = \"openai\"\n[agents.a.agents.t]\nagnt = \"x\"", "`agents.a.agents.t.agnt`", "`agent`"),
         (
@@ -168,6 +169,16 @@ fn what_cannot_work_is_refused_with_its_place() {
         ),
         ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\ncapabilities.magic = {}", "`/magic`"),
         ("[agents.a]\ndriver = \"openai\"", "`model` is missing"),
+        ("[agents.a]\ndriver = \"demo\"\npayloads = { redact = [\"a\", \"(\"] }", "agents.a: payloads: redact[1]"),
+        ("[agents.a]\ndriver = \"demo\"\npayloads = { redact = [\"x*\"] }", "found everywhere"),
+        ("[agents.a]\ndriver = \"demo\"\npayloads = { redact_keys = [\"\"] }", "redact_keys[0]"),
+        ("[agents.a]\ndriver = \"demo\"\npayloads = { model_calls = true }", "made elsewhere"),
+        ("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\npayloads = { max_bytes = \"0B\" }", "payloads: max_bytes"),
+        (
+            "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\n\
+             mcp.s = { command = [\"x\"], approvals = { pay = \"sometimes\" } }",
+            "mcp.s: approvals.pay: approval: `sometimes`",
+        ),
         (
             "[agents.a]\ndriver = \"gemini\"\nmodel = \"m\"\napi_key_env = \"RUNWIRE_TEST_UNSET\"",
             "api_key_env: the environment variable RUNWIRE_TEST_UNSET is wanted",
@@ -277,4 +288,30 @@ fn a_revision_changes_with_the_configuration() {
     let one = revision("[agents.a]\ndriver = \"demo\"");
     assert_eq!(one, revision("[agents.a]\ndriver = \"demo\""));
     assert_ne!(one, revision("[agents.a]\ndriver = \"demo\"\nrepeat = 2"));
+}
+
+#[test]
+fn what_is_kept_and_taken_out_is_configured_for_each_agent_and_is_no_part_of_its_revision() {
+    let agent = |more: &str| {
+        let text = format!(
+            "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\napi_key_env = \"CARGO_MANIFEST_DIR\"\n\
+             headers = {{ A = \"${{HOME}}\", B = \"Bearer ${{CARGO_PKG_DESCRIPTION}}\" }}\n{more}"
+        );
+        settings(&text).unwrap().agents.remove(0)
+    };
+    let plain = agent("");
+    assert!(!plain.policy.payloads.model_calls && !plain.policy.payloads.redaction.holds_arguments());
+    // What stands in the environment of this test for a key, and for the secret of a header.
+    let (key, secret) = (env!("CARGO_MANIFEST_DIR"), env!("CARGO_PKG_DESCRIPTION"));
+    let home = std::env::var("HOME").unwrap();
+    let said = format!("{key} | {secret} | {home}");
+    assert_eq!(plain.policy.payloads.redaction.text(&said), format!("[redacted] | [redacted] | {home}"));
+
+    let table =
+        "payloads = { model_calls = true, max_bytes = \"2KiB\", redact = [\"sk-[a-z]+\"], redact_keys = [\"pin\"] }";
+    let kept = agent(table);
+    let payloads = &kept.policy.payloads;
+    assert_eq!((payloads.model_calls, payloads.max_bytes), (true, 2048));
+    assert_eq!(payloads.redaction.text(r#"{"pin":1,"k":"sk-abc"}"#), r#"{"pin":"[redacted]","k":"[redacted]"}"#);
+    assert_eq!(kept.revision, plain.revision);
 }

@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use runwire_frame::{Data, Frame};
+use runwire_frame::{Data, Frame, SegmentKind};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::program::{self, PATIENCE};
+use crate::program::{self, PATIENCE, run};
 use crate::real_part::{self, agui_client, events, kinds, last, taken_quietly};
-use crate::serving::Serving;
+use crate::serving::{Serving, http};
 
 /// The providers, by the word that names their driver and the path that their address ends with.
 const PROVIDERS: [(&str, &str); 3] = [("openai", "/v1"), ("anthropic", "/v1"), ("gemini", "/v1beta")];
@@ -375,4 +375,124 @@ async fn an_agent_that_is_a_tool_answers_in_a_run_of_its_own_which_the_list_of_i
     let total = |usage: &Value| usage[0].get("totalTokens").or(usage[0].get("total_tokens")).and_then(Value::as_u64);
     assert_eq!(totals.each_ref().map(total), [Some(300), Some(300), Some(150)], "{totals:?}");
     assert!(totals.iter().all(|usage| usage.as_array().unwrap().len() == 1), "{totals:?}");
+}
+
+/// An agent that has this published MCP server, with these keys.
+fn agent_with_everything(mock: &Mock, name: &str, keys: &str) -> String {
+    format!(
+        "[agents.{name}]\ndriver = \"openai\"\nmodel = \"some-model\"\nbase_url = \"{}/v1\"\n\
+         [agents.{name}.mcp.everything]\ncommand = [\"node\", \"{}\", \"stdio\"]\n{keys}\n",
+        mock.models,
+        everything()
+    )
+}
+
+#[tokio::test]
+async fn each_tool_of_an_mcp_server_has_its_own_approval_and_a_mistyped_one_is_told() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let keys = "approval = \"always\"\n\
+                approvals = { echo = \"never\", get-sum = { arguments = '\"b\":[0-9]' }, get-sun = \"always\" }";
+    let server = Serving::start(folder.path(), &agent_with_everything(&mock, "sums", keys)).await;
+    let url = server.at("/agui/sums");
+    let talk = real_part::source(TALK, &[&url, "t", "sum it", "{\"approved\":true}"]).await;
+    let runs = talk["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2, "{talk:#}");
+    let results = |run: &Value| {
+        let events = run.as_array().unwrap().iter().filter(|event| event["type"] == "TOOL_CALL_RESULT");
+        events.map(|event| event["content"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let [echoed] = &results(&runs[0])[..] else { panic!("{talk:#}") };
+    assert!(echoed.contains("hi there"), "one that needs no approval is called at once: {echoed}");
+    let interrupts = &runs[0].as_array().unwrap().last().unwrap()["outcome"]["interrupts"];
+    assert_eq!(interrupts.as_array().unwrap().len(), 1, "{interrupts}");
+    assert_eq!(interrupts[0]["metadata"]["toolName"], "get-sum");
+    let [sum] = &results(&runs[1])[..] else { panic!("{talk:#}") };
+    assert!(sum.contains('5'), "{sum}");
+    let (_, text) = log(&server, "t").await;
+    assert!(text.contains("tool_unknown") && text.contains("did you mean `get-sum`?"), "{text}");
+}
+
+#[tokio::test]
+async fn an_mcp_tool_that_never_returns_is_told_to_the_model_or_fails_the_run_or_is_given_up() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    // Long enough for the server to start, which has the same time as a call.
+    let config = [
+        agent_with_everything(&mock, "goes_on", "timeout = \"20s\""),
+        agent_with_everything(&mock, "fails", "timeout = \"20s\"\nrequired = true"),
+        agent_with_everything(&mock, "waits", "timeout = \"1h\""),
+    ];
+    let server = Serving::start(folder.path(), &config.concat()).await;
+    let ask = async |agent: &str| {
+        let url = server.at(&format!("/agui/{agent}"));
+        agui_client("1.0.0", &url, &["--thread", agent, "--prompt", "hang it"]).await
+    };
+    let (told, failed) = tokio::join!(ask("goes_on"), ask("fails"));
+    let result = events(&told).iter().find(|event| event["type"] == "TOOL_CALL_RESULT").unwrap();
+    assert!(result["content"].as_str().unwrap().contains("did not answer within 20000 ms"), "{result}");
+    assert_eq!(said(&told), "It takes too long.");
+    assert_eq!((&last(&failed)["type"], &last(&failed)["code"]), (&json!("RUN_ERROR"), &json!("TIMEOUT")));
+
+    let stopped = async {
+        let run = server
+            .patiently("the run of the agent that waits is there", async || {
+                let page: Value = serde_json::from_str(&http(&server.at("/v2/runs?agent_id=waits")).await).ok()?;
+                page["runs"][0]["run_id"].as_str().map(str::to_owned)
+            })
+            .await;
+        server.wait_for(&run, |frame| matches!(&frame.data, Data::ToolCall(call) if call.arguments.is_some())).await;
+        server.client().cancel(&run).await.unwrap();
+    };
+    let (run, ()) = tokio::join!(ask("waits"), stopped);
+    taken_quietly(&run);
+    assert_eq!(last(&run)["outcome"]["type"], "cancelled", "{run:#}");
+}
+
+#[tokio::test]
+async fn what_each_provider_was_asked_and_answered_is_kept_without_the_key() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let payloads = |driver: &str| format!("[agents.{driver}.payloads]\nmodel_calls = true\nredact_keys = [\"q\"]\n");
+    let config = mock.config() + &PROVIDERS.map(|(driver, _)| payloads(driver)).concat();
+    let server = Serving::start(folder.path(), &config).await;
+    let key = std::env::var("PATH").unwrap();
+    for (driver, _) in PROVIDERS {
+        let url = server.at(&format!("/agui/{driver}"));
+        let run = agui_client("1.0.0", &url, &["--thread", driver, "--prompt", "look twice"]).await;
+        taken_quietly(&run);
+        let (frames, text) = log(&server, driver).await;
+        assert!(!text.contains("\\\"one\\\""), "{driver}: {text}");
+        let models = frames.iter().filter_map(|frame| match &frame.data {
+            Data::SegmentStart(start) if start.kind == SegmentKind::Model => frame.segment_id.clone(),
+            _ => None,
+        });
+        let mut kept = Vec::new();
+        for segment in models {
+            let path = format!("/v2/runs/{}/segments/{segment}/payload", frames[0].run_id);
+            let payload = http(&server.at(&path)).await;
+            assert!(!payload.contains(&key), "{driver}: {payload}");
+            kept.push(serde_json::from_str::<Value>(&payload).unwrap());
+        }
+        let [asked, again] = &kept[..] else { panic!("{driver}: {kept:?}") };
+        assert_eq!(asked["model"], format!("{}/some-model", if driver == "gemini" { "google" } else { driver }));
+        assert!(asked["request"]["body"].to_string().contains("look twice"), "{driver}: {asked}");
+        let calls = asked["response"]["body"]["tool_calls"].as_array().unwrap();
+        let arguments: Vec<&str> = calls.iter().map(|call| call["arguments"].as_str().unwrap()).collect();
+        assert_eq!(arguments, ["{\"q\":\"[redacted]\"}"; 2], "{driver}: {asked}");
+        let again = (again["request"]["body"].to_string(), &again["response"]["body"]["text"]);
+        assert!(again.0.contains("[redacted]") && !again.0.contains("\"one"), "{driver}: {}", again.0);
+        assert_eq!(again.1, "I have looked twice.", "{driver}");
+    }
+    server.kill().await;
+    run(folder.path(), &["verify-log"]).await.exits(0);
 }

@@ -287,6 +287,12 @@ async fn a_result_of_ten_mebibytes_is_shown_in_part_and_fetched_whole() {
     assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
     assert_eq!(response.headers()["x-content-type-options"], "nosniff");
     assert_eq!(response.headers()["content-security-policy"], "sandbox");
+    assert_eq!(response.headers()["cache-control"], "private, no-cache");
+    let tag = response.headers()["etag"].clone();
+    let known = soon(server.get(&path).header("if-none-match", &tag).send()).await.unwrap();
+    assert_eq!((known.status(), &known.headers()["etag"]), (reqwest::StatusCode::NOT_MODIFIED, &tag));
+    let other = soon(server.get(&path).header("if-none-match", "\"other\"").send()).await.unwrap();
+    assert_eq!(other.status(), 200);
     assert!(soon(response.text()).await.unwrap() == whole, "the payload is the whole result");
 
     let events = soon(soon(server.get(&format!("/v2/runs/{run_id}/agui")).send()).await.unwrap().text()).await.unwrap();
