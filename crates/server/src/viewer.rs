@@ -62,7 +62,18 @@ const FILES: &[(&str, &str, &[u8])] = &[
     viewer_file!("pacing.js", SCRIPT),
     viewer_file!("virtual_list.js", SCRIPT),
     viewer_file!("format.js", SCRIPT),
+    viewer_file!("answer.css", STYLE),
+    viewer_file!("answer_form.js", SCRIPT),
+    viewer_file!("schema_form.js", SCRIPT),
+    viewer_file!("json_patch.js", SCRIPT),
+    viewer_file!("run.css", STYLE),
+    viewer_file!("run_model.js", SCRIPT),
+    viewer_file!("run_details.js", SCRIPT),
+    viewer_file!("time_scale.js", SCRIPT),
+    viewer_file!("timeline.js", SCRIPT),
+    viewer_file!("copy.js", SCRIPT),
     viewer_file!("pages/runs.js", SCRIPT),
+    viewer_file!("pages/run.js", SCRIPT),
     // The module that users of the server get, and no copy of it.
     ("runwire.js", SCRIPT, include_bytes!("../../../clients/js/runwire.js")),
 ];

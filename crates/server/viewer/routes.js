@@ -4,6 +4,7 @@
 
 export const ROUTES = [
   { path: "/", nav: "runs", load: () => import("./pages/runs.js") },
+  { path: "/runs/:id", nav: "runs", load: () => import("./pages/run.js") },
 ];
 
 /** The navigation, in order. */
