@@ -277,7 +277,7 @@ function waitDetails(node, { model }) {
 
 function stateDetails(node, { model }) {
   const list = h("ol", { class: "changes" });
-  const value = h("div", {});
+  const value = h("div", { class: "details-of" });
   const earlier = h("p", { class: "dim", hidden: true });
   let shown = 0;
   let chosen = null;

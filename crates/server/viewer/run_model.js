@@ -181,6 +181,8 @@ export class RunModel {
       this.#close(this.#retryWait, millis(frame.ts), "over");
       this.#retryWait = null;
     }
+    // The silence in front of an attempt was the wait for it.
+    if (this.flow.first !== null) this.flow.last = millis(frame.ts);
     const attempt = node("attempt", `attempt.${frame.seq}`, frame, { number: data.attempt, started: data, status: null, texts: [] });
     this.#attempt = this.#new(this.run, attempt);
     this.attempts.push(attempt);
