@@ -233,7 +233,8 @@ export class Conversation {
       this.#calls.set(call.id, [run.run_id, place]);
     }
     if (role === "tool") {
-      this.#setResult(message.toolCallId, { ok: message.error === undefined, preview: textOf(message.content) });
+      const result = { ok: message.error === undefined, preview: textOf(message.content) };
+      this.#setResult(message.toolCallId, result, { isRestated: true });
       return;
     }
     if (role === "activity") {
@@ -293,12 +294,14 @@ export class Conversation {
   /** The item that a segment's text, or its reasoning, goes into. */
   #said(run, segment, kind) {
     if (segment[kind] === undefined) {
-      const { by, id, role = "assistant" } = segment;
+      const { by, role = "assistant" } = segment;
+      // A model call may hold both, as two messages.
+      const id = kind === "thinking" && segment.kind === "model" ? `${segment.id}.thinking` : segment.id;
       // A model call is called after its model; a message after who speaks.
       const name = segment.kind === "message" ? segment.name : undefined;
       const item = { kind, of_segment: true, id, role, name, by, ...pieces(""), status: "open" };
       segment[kind] = this.#add(run, item);
-      if (kind === "message") this.#messages.set(id, [run.run_id, segment[kind]]);
+      this.#messages.set(item.id, [run.run_id, segment[kind]]);
     }
     return segment[kind];
   }
@@ -344,12 +347,12 @@ export class Conversation {
     this.#setResult(tool_call_id, result);
   }
 
-  #setResult(callId, result) {
+  #setResult(callId, result, { isRestated = false } = {}) {
     const known = this.#at(this.#calls.get(callId));
     if (known === undefined) return;
     const [run, place, item] = known;
-    // A message list that restates a result has it whole, and nothing about how it came about.
-    if (item.result !== undefined && result.bytes === undefined && item.result.segment_id !== undefined) return;
+    // A message says less of a result than its frame does: not whether the tool succeeded, for instance.
+    if (isRestated && item.result !== undefined) return;
     item.result = result;
     this.#touch(run, place);
   }

@@ -25,11 +25,14 @@ const STATUS_WORDS = {
 };
 
 export class ConversationView {
+  #agentId;
   #signal;
   #runs = new Map();
   element = h("div", { class: "conversation", role: "log", "aria-live": "off", "aria-label": "Conversation" });
 
-  constructor({ signal }) {
+  /** @param {{agentId: string, signal: AbortSignal}} what `agentId` is whom the person talks to: of other agents it is said who they are */
+  constructor({ agentId, signal }) {
+    this.#agentId = agentId;
     this.#signal = signal;
   }
 
@@ -38,7 +41,7 @@ export class ConversationView {
     for (const [run, places] of touched) {
       let view = this.#runs.get(run);
       if (view === undefined) {
-        view = new RunView(run, this.#signal);
+        view = new RunView(run, { agentId: this.#agentId, signal: this.#signal });
         this.#runs.set(run, view);
         this.element.append(view.element);
       }
@@ -54,6 +57,7 @@ export class ConversationView {
 
 class RunView {
   #run;
+  #agentId;
   #signal;
   #items = [];
   #list = h("div", { class: "chat-items" });
@@ -61,8 +65,9 @@ class RunView {
   #facts = h("span", { class: "dim" });
   #wasLive = false;
 
-  constructor(run, signal) {
+  constructor(run, { agentId, signal }) {
     this.#run = run;
+    this.#agentId = agentId;
     this.#signal = signal;
     this.element = h(
       "section",
@@ -73,7 +78,7 @@ class RunView {
         { class: "chat-run-foot" },
         this.#status,
         this.#facts,
-        h("a", { href: runPage(run.run_id), class: "chat-run-link" }, "the run"),
+        h("a", { href: runPage(run.run_id), class: "chat-run-link" }, "Run details"),
       ),
     );
   }
@@ -91,8 +96,9 @@ class RunView {
   }
 
   #showRun() {
-    const { status, attempt, end, question } = this.#run;
-    setText(this.#status, STATUS_WORDS[status]);
+    const { agent_id, status, attempt, end, question } = this.#run;
+    const isOther = agent_id !== this.#agentId && agent_id !== "";
+    setText(this.#status, isOther ? `${oneLine(agent_id, 60)} ${STATUS_WORDS[status]}` : STATUS_WORDS[status]);
     this.#status.dataset.status = status;
     setAttribute(this.element, "data-status", status);
     const facts = [];
@@ -174,12 +180,15 @@ class MessageView {
 
   constructor({ role, name, by }) {
     const person = role === "user";
-    this.#who = name ?? (person ? "You" : role === "assistant" ? "Agent" : (role ?? "message"));
+    const isPlain = person || role === "assistant";
+    this.#who = name ?? (person ? "You" : isPlain ? "Agent" : (role ?? "message"));
     if (by) this.#who = `${by} · ${this.#who}`;
+    // Of the two that talk to each other it is to be seen which is which.
+    const isNamed = !isPlain || name !== undefined || by !== undefined;
     this.element = h(
       "article",
       { class: `chat-message ${person ? "of-person" : "of-agent"}`, "aria-label": oneLine(this.#who, 80) },
-      h("div", { class: "chat-who dim" }, said(this.#who)),
+      isNamed && h("div", { class: "chat-who dim" }, said(this.#who)),
       this.#text.element,
       this.#cut,
     );
@@ -260,8 +269,8 @@ class ToolView {
     if (abandoned) return "given up";
     if (result !== undefined) return result.ok ? "" : "did not succeed";
     if (CUT_OFF[status] !== undefined) return CUT_OFF[status];
-    if (status === "completed") return "no result yet";
-    return is_complete ? "at work" : "being called";
+    if (status === "completed") return "without a result";
+    return is_complete ? "no result yet" : "being called";
   }
 
   #showBody() {

@@ -4,7 +4,7 @@
 // the next run is given is the session as the server has it. Loaded again, the page goes on at the frame behind the last that it
 // had, and says which that is.
 
-import { about, chatPage, json, request, runApi } from "../api.js";
+import { about, chatPage, json, runApi } from "../api.js";
 import { Composer } from "../composer.js";
 import { Connection } from "../connection.js";
 import { Conversation, RUN, isLive } from "../conversation.js";
@@ -101,7 +101,7 @@ class ChatPage {
     this.#agentId = agentId;
     this.#sessionId = sessionId;
     this.#signal = signal;
-    this.#view = new ConversationView({ signal });
+    this.#view = new ConversationView({ agentId, signal });
     this.#composer = new Composer({
       concurrency: agent?.concurrency,
       send: (text) => this.#send(text),
@@ -156,6 +156,7 @@ class ChatPage {
     this.#follows = true;
     while (!this.#signal.aborted) {
       try {
+        if (this.#cursor === undefined) await this.#untilThere();
         await followSessionFrames({
           sessionId: this.#sessionId,
           cursor: this.#cursor,
@@ -169,11 +170,7 @@ class ChatPage {
         return;
       } catch (error) {
         if (this.#signal.aborted) return;
-        if (error.code === "RUN_NOT_FOUND" && this.#cursor === undefined) {
-          // A session comes into being with its first run, which may be this page's or another's.
-          this.#connection.waiting();
-          await this.#untilThere();
-        } else if ((error.code === "GONE" || error.code === "RUN_NOT_FOUND") && this.#cursor !== undefined) {
+        if (["GONE", "RUN_NOT_FOUND"].includes(error.code) && this.#cursor !== undefined) {
           // Retention removed a run that the page has. What is left is told from its beginning.
           this.#begin();
         } else {
@@ -201,20 +198,26 @@ class ChatPage {
 
   #looking;
 
-  /** Waits until the session exists, or this page has made a run in it. */
+  /**
+   * Waits until the session exists. It comes into being with its first run, which may be this page's or another's. It is looked
+   * for in the list of runs, where to find none is no error.
+   */
   async #untilThere() {
-    this.#looking = new AbortController();
-    const { signal } = this.#looking;
-    const leave = () => this.#looking.abort();
+    const looking = new AbortController();
+    this.#looking = looking;
+    const leave = () => looking.abort();
     this.#signal.addEventListener("abort", leave);
-    while (!signal.aborted) {
-      await wait(LOOK_EVERY_MS, signal);
+    while (!this.#signal.aborted && !(await this.#exists())) {
+      this.#connection.waiting();
+      await wait(LOOK_EVERY_MS, looking.signal);
       await shown(this.#signal);
-      if (signal.aborted) break;
-      const answer = await request(`/v2/sessions/${encodeURIComponent(this.#sessionId)}`, { signal: this.#signal }).catch(() => undefined);
-      if (answer?.ok) break;
     }
     this.#signal.removeEventListener("abort", leave);
+  }
+
+  async #exists() {
+    const { runs } = await json(`/v2/runs?limit=1&session_id=${encodeURIComponent(this.#sessionId)}`, { signal: this.#signal });
+    return runs.length > 0;
   }
 
   #take(frames) {
@@ -272,8 +275,9 @@ class ChatPage {
   }
 
   async #bodyOf(text) {
-    const answer = await request(`/v2/sessions/${encodeURIComponent(this.#sessionId)}`, { signal: this.#signal });
-    const known = answer.ok ? await answer.json() : { messages: [], state: {} };
+    const known = (await this.#exists())
+      ? await json(`/v2/sessions/${encodeURIComponent(this.#sessionId)}`, { signal: this.#signal })
+      : { messages: [], state: {} };
     const message = { id: crypto.randomUUID(), role: "user", content: text };
     return {
       agent_id: this.#agentId,
