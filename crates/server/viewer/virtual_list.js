@@ -51,7 +51,7 @@ export class VirtualList {
    * @param {(index: number) => object} [options.describe] further attributes of a row, such as `aria-level`
    * @param {boolean} [options.following] whether it begins at its end and stays there
    * @param {(index: number) => void} [options.onActive] the active row is another one
-   * @param {(index: number) => void} [options.onOpen] Enter, Space or a click on a row
+   * @param {(index: number, event: Event) => void} [options.onOpen] Enter, Space or a click on a row
    * @param {(event: KeyboardEvent, index: number) => void} [options.onKey] a key that the list has no use for
    * @param {(following: boolean) => void} [options.onFollowing]
    */
@@ -135,15 +135,21 @@ export class VirtualList {
     if (row !== undefined) this.#fillRow(row, index);
   }
 
+  /** The first row that is to be seen, at least in part. */
+  get first() {
+    return Math.max(0, Math.min(this.#count - 1, Math.floor(this.#top() / this.#rowHeight)));
+  }
+
   /**
-   * Rows came (or, with a negative number, went) in front of what was at `index`. What is seen stays where it is on the
-   * screen, and the active row is the same one.
+   * There are so many rows now, in another order. `shift` rows more (or fewer) than before are in front of what is seen, which
+   * stays where it is on the screen. `active` is where the active row has gone to; nobody is told of that.
    */
-  inserted(index, rows) {
-    if (this.#active >= index) this.#active += rows;
-    if (!this.#following && this.#scale() === 1 && index * this.#rowHeight < this.element.scrollTop) {
+  reordered({ count, shift = 0, active = this.#active }) {
+    this.#count = count;
+    this.#active = active;
+    if (shift !== 0 && !this.#following && this.#scale() === 1) {
       this.#resize();
-      this.#scrollTo(this.element.scrollTop + rows * this.#rowHeight);
+      this.#scrollTo(this.element.scrollTop + shift * this.#rowHeight);
     }
     this.#stale = true;
     this.#draw();
@@ -275,7 +281,7 @@ export class VirtualList {
       this.activate(to);
     } else if ((event.key === "Enter" || event.key === " ") && this.#active >= 0) {
       event.preventDefault();
-      this.#onOpen(this.#active);
+      this.#onOpen(this.#active, event);
     } else {
       this.#onKey(event, this.#active);
     }
@@ -286,6 +292,6 @@ export class VirtualList {
     if (row === null) return;
     const index = Number(row.dataset.index);
     this.activate(index);
-    this.#onOpen(index);
+    this.#onOpen(index, event);
   }
 }
