@@ -346,6 +346,7 @@ class QuestionView {
 
   #settle(item) {
     if (this.#run.question === this.#place) return;
+    say(this.#answer, answerInWords(item));
     if (this.#form !== undefined) {
       const had = this.#form.element.contains(document.activeElement);
       const asked = item.interrupts.map((interrupt) => said(interrupt.message ?? interrupt.reason ?? "", {}, "p"));
@@ -358,7 +359,6 @@ class QuestionView {
         this.#answer.focus({ preventScroll: true });
       }
     }
-    say(this.#answer, answerInWords(item));
   }
 }
 

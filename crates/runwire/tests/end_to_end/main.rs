@@ -27,3 +27,4 @@ mod serving;
 mod tls;
 mod verdicts;
 mod verify_log;
+mod viewer_chat;
