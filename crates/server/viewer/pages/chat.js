@@ -83,8 +83,8 @@ class ChatPage {
   #signal;
   #conversation = new Conversation();
   #cursor;
-  /** Set when what comes next goes on behind something that was there before: a lost connection, or an earlier load. */
-  #isResuming = false;
+  /** The place behind which the connection goes on that there is now: after a lost one, or an earlier load. */
+  #resumingBehind;
   /** Frames of runs that have not ended were kept from an earlier load. */
   #follows = false;
   #unsent;
@@ -136,7 +136,6 @@ class ChatPage {
     if (found !== undefined) {
       this.#conversation = found.conversation;
       this.#cursor = found.cursor;
-      this.#isResuming = true;
       this.#view.show(new Map(this.#conversation.runs.map((run) => [run, new Set([RUN])])));
     }
     const leave = () => keep(this.#sessionId, this.#conversation, this.#cursor);
@@ -162,8 +161,8 @@ class ChatPage {
           cursor: this.#cursor,
           signal: this.#signal,
           connection: this.#connection,
-          onStatus: ({ state }) => {
-            this.#isResuming ||= state === "resuming";
+          onStatus: ({ state, cursor }) => {
+            if (state === "live") this.#resumingBehind = cursor;
           },
           take: (frames) => this.#take(frames),
         });
@@ -190,7 +189,6 @@ class ChatPage {
   #begin() {
     this.#conversation = new Conversation();
     this.#cursor = undefined;
-    this.#isResuming = false;
     forget();
     this.#view.clear();
     this.#show();
@@ -221,11 +219,13 @@ class ChatPage {
   }
 
   #take(frames) {
-    const [first] = frames;
-    if (this.#isResuming && first.seq > 1) this.#connection.resumedAt(first.seq);
-    this.#isResuming = false;
-    for (const frame of frames) this.#conversation.take(frame);
-    this.#cursor = frames[frames.length - 1].cursor;
+    for (const frame of frames) {
+      // What came before a cut may be taken after it, so it is the place that tells where the connection went on.
+      const isFirst = this.#cursor !== undefined && this.#cursor === this.#resumingBehind;
+      if (isFirst && frame.seq > 1) this.#connection.resumedAt(frame.seq);
+      this.#conversation.take(frame);
+      this.#cursor = frame.cursor;
+    }
     this.#show();
   }
 
