@@ -28,3 +28,4 @@ mod tls;
 mod verdicts;
 mod verify_log;
 mod viewer;
+mod viewer_chat;
