@@ -301,6 +301,8 @@ export class RunModel {
     if (code === "agui.STATE_SNAPSHOT" || code === "agui.STATE_DELTA") {
       if (this.#state === null) {
         this.#state = this.#new(this.run, node("state", "state", frame, { changes: [] }));
+        // In front of everything else, where it stays while the run grows.
+        this.run.children.unshift(this.run.children.pop());
       }
       const isSnapshot = code === "agui.STATE_SNAPSHOT";
       this.#state.changes.push({

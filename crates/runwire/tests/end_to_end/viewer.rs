@@ -235,13 +235,14 @@ async fn the_timeline_is_a_tree_for_the_keyboard_and_remembers_its_row_in_the_ad
         told["path"],
         json!([
             "run 1 true",
+            "ArrowDown: state 2 ",
             "ArrowDown: step research 2 ",
             "ArrowDown: reasoning 2 true",
             "ArrowLeft: reasoning 2 false",
             "ArrowRight: reasoning 2 true",
             "ArrowRight: reasoning 3 ",
             "ArrowLeft: reasoning 2 true",
-            "End: state 2 ",
+            "End: message 2 ",
             "Home: run 1 true",
             "ArrowLeft: run 1 false",
         ])
