@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
+use runwire_engine::Agent;
 use serde_json::json;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
@@ -15,7 +16,7 @@ use crate::auth::bearer;
 use crate::idempotency_key::IDEMPOTENCY_KEY;
 use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
-use crate::{agui, connect, executor, frame_stream, prune, resume, runs, session_stream, sessions, websocket};
+use crate::{agui, connect, executor, frame_stream, prune, resume, runs, session_stream, sessions, viewer, websocket};
 
 /// All routes of the server.
 pub fn router(app: App) -> Router {
@@ -43,6 +44,7 @@ pub fn router(app: App) -> Router {
         .route("/v2/runs/{id}/segments/{segment}/payload", get(runs::payload))
         .route("/v2/sessions/{id}", get(sessions::get))
         .route("/v2/sessions/{id}/stream", get(session_stream::stream))
+        .merge(viewer::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(limit)
@@ -72,11 +74,21 @@ fn cors(origins: &[String]) -> CorsLayer {
         .max_age(Duration::from_secs(600))
 }
 
+/// The viewer for a browser that opens a page, and what this is for everybody else.
 async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
+    let mut response = if viewer::wants_page(&headers) { viewer::page(&headers) } else { about(&app, &headers) };
+    response.headers_mut().append(header::VARY, HeaderValue::from_static("accept, authorization"));
+    response
+}
+
+fn about(app: &App, headers: &HeaderMap) -> Response {
     // Everybody may read what this is; which agents there are only who may run them.
-    let agents = app.authenticate(bearer(&headers)).map(|_| {
+    let agents = app.authenticate(bearer(headers)).map(|_| {
         let agents = app.engine().agents().values();
-        agents.map(|a| json!({ "agent_id": a.id, "description": a.description })).collect::<Vec<_>>()
+        let told = |a: &Agent| {
+            json!({ "agent_id": a.id, "description": a.description, "concurrency": a.policy.concurrency.as_str() })
+        };
+        agents.map(|agent| told(agent)).collect::<Vec<_>>()
     });
     Json(json!({
         "name": "runwire",

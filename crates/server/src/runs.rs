@@ -135,6 +135,8 @@ pub(crate) struct ListQuery {
     session_id: Option<String>,
     /// Runs that this one started, or whose input names it as its parent.
     parent_run_id: Option<String>,
+    /// How a run's id begins.
+    run_id: Option<String>,
     /// One or several statuses with commas between them.
     status: Option<String>,
     limit: Option<usize>,
@@ -161,6 +163,7 @@ pub(crate) async fn list(
         agent_id: query.agent_id,
         session_id: query.session_id,
         parent_run_id: query.parent_run_id,
+        run_id: query.run_id,
         status,
         principal: principal.list_filter(),
         limit,

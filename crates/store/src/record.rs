@@ -210,6 +210,8 @@ pub struct RunFilter {
     pub session_id: Option<String>,
     /// Runs that this run started, or whose input names it as its parent.
     pub parent_run_id: Option<String>,
+    /// Runs whose id begins with this.
+    pub run_id: Option<String>,
     /// Runs in one of these statuses; empty for any.
     pub status: Vec<String>,
     /// Runs that this principal asked for; `None` for those of everybody.
@@ -226,6 +228,7 @@ impl Default for RunFilter {
             agent_id: None,
             session_id: None,
             parent_run_id: None,
+            run_id: None,
             status: Vec::new(),
             principal: None,
             limit: 50,

@@ -284,16 +284,22 @@ pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Ve
         ("agent_id", &filter.agent_id),
         ("principal", &filter.principal),
     ];
-    // A run has started few others and a session has few runs, an agent or a status may have nearly all of them: where one
-    // of the first two is given, its index is the one to use, and `+` keeps SQLite from another.
+    // A run has started few others, a session has few runs, and few ids begin alike; an agent or a status may have nearly
+    // all runs. Where one of the first is given, its index is the one to use, and `+` keeps SQLite from another.
     let few = equal.iter().take(2).find(|(_, value)| value.is_some()).map(|(column, _)| *column);
-    let others = if few.is_some() { "+" } else { "" };
+    let others = if few.is_some() || filter.run_id.is_some() { "+" } else { "" };
     for (column, value) in equal {
         if let Some(value) = value {
             let other = if Some(column) == few { "" } else { others };
             wanted.push(format!("{other}runs.{column} = ?"));
             values.push(Sql::Text(value.clone()));
         }
+    }
+    if let Some(begin) = &filter.run_id {
+        // As a range, which the index of the ids serves. No id has the last character of Unicode.
+        wanted.push("runs.run_id >= ? AND runs.run_id < ?".to_owned());
+        values.push(Sql::Text(begin.clone()));
+        values.push(Sql::Text(format!("{begin}\u{10ffff}")));
     }
     if !filter.status.is_empty() {
         let marks = vec!["?"; filter.status.len()].join(", ");
