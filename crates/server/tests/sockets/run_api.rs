@@ -379,6 +379,7 @@ async fn the_server_says_that_it_lives_and_what_it_is() {
     let index = server.json("/").await;
     assert_eq!(index["name"], "runwire");
     assert_eq!(index["agents"][0]["agent_id"], "demo");
+    assert_eq!(index["agents"][0]["concurrency"], "queue");
 }
 
 /// Where the store is, which is nobody's business but the operator's.
