@@ -56,6 +56,6 @@ pub use record::{
     Added, Created, ExchangeRecord, NewRun, Payload, RunCursor, RunFilter, RunRecord, SessionRecord, Tombstone,
 };
 pub use retention::{EndedRun, Found, Keep, Removable, Retention};
-pub use sessions::SessionWatch;
+pub use sessions::{SessionFilter, SessionSummary, SessionWatch};
 pub use store::{Store, StoreOptions, Sync};
 pub use tail::{Tail, TailEvents, TailItem};
