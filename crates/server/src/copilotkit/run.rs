@@ -4,6 +4,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use runwire_engine::CreateRunError;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::peer;
@@ -12,6 +13,7 @@ use crate::app::App;
 use crate::auth::Principal;
 use crate::binding::Accepted;
 use crate::connect::{self, Mounting};
+use crate::connect_cursor::ConnectCursor;
 use crate::cursor::CursorQuery;
 use crate::openness::{Checked, JsonBody};
 use crate::problem::Problem;
@@ -73,10 +75,21 @@ pub(super) async fn connect(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let input = posted_input(&body)?;
-    let cursor = query.connect_cursor(&headers)?;
+    let cursor = query.connect_cursor(&headers)?.or_else(|| last_seen(&body));
     let peer = peer(input.protocol_version.as_deref());
     let mounting = Mounting { agent_id, accepted: Accepted::of(&headers), cursor, peer, input };
     connect::begin(&app, principal, mounting).await
+}
+
+/// The member by which CopilotKit's client can say how far it has come. An id that is none of this server's, it has from
+/// somewhere else: then it is told the thread from its beginning, as it is without one.
+fn last_seen(body: &[u8]) -> Option<ConnectCursor> {
+    #[derive(Deserialize)]
+    struct LastSeen {
+        #[serde(rename = "lastSeenEventId")]
+        id: Option<String>,
+    }
+    serde_json::from_slice::<LastSeen>(body).ok()?.id.as_deref().and_then(ConnectCursor::parse)
 }
 
 #[cfg(test)]
