@@ -219,7 +219,7 @@ async fn a_stop_reaches_the_agent_and_is_told_as_the_failure_that_the_client_doe
         steps.begin("one");
         let mut body = until(&mut running, "one").await;
         let mut mounted = post(&server, "/agent/held/connect", &input(thread, "mount", json!([]))).await;
-        until(&mut mounted, "one").await;
+        let mut shown = until(&mut mounted, "one").await;
         let scope = if with_run_id { json!({ "runId": "r" }) } else { Value::Null };
         let params = json!({ "agentId": "held", "threadId": thread });
         let route = (Method::POST, "/agent/held/stop/a%20thread%2Fof%20mine");
@@ -228,7 +228,8 @@ async fn a_stop_reaches_the_agent_and_is_told_as_the_failure_that_the_client_doe
         let answer: Value = soon(request.send()).await.unwrap().json().await.unwrap();
         assert_eq!((&answer["stopped"], &answer["interrupt"]["code"]), (&json!(true), &json!("STOPPED")), "{answer}");
         body += &soon(running.text()).await.unwrap();
-        for told in [agui_events(&body), agui_events(&soon(mounted.text()).await.unwrap())] {
+        shown += &soon(mounted.text()).await.unwrap();
+        for told in [agui_events(&body), agui_events(&shown)] {
             let end = told.last().unwrap();
             assert_eq!((end.kind(), &end.json()["code"]), ("RUN_ERROR".into(), &json!("abort")), "{:?}", end.json());
         }
