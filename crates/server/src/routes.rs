@@ -14,7 +14,9 @@ use crate::app::App;
 use crate::auth::bearer;
 use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
-use crate::{agui, connect, copilotkit, executor, frame_stream, prune, resume, runs, session_stream, sessions, websocket};
+use crate::{
+    agui, connect, copilotkit, executor, frame_stream, prune, resume, runs, session_stream, sessions, websocket,
+};
 
 /// All routes of the server.
 pub fn router(app: App) -> Router {

@@ -18,7 +18,13 @@ function threadOfThePage() {
 export function App({ runtimeUrl }) {
   const [failure, setFailure] = useState();
   return (
-    <CopilotKitProvider runtimeUrl={runtimeUrl} agentId={AGENT} onError={({ error }) => setFailure(error.message)}>
+    // The Inspector of development builds would load fonts from another host.
+    <CopilotKitProvider
+      runtimeUrl={runtimeUrl}
+      agentId={AGENT}
+      enableInspector={false}
+      onError={({ error }) => setFailure(error.message)}
+    >
       <Page failure={failure} dismiss={() => setFailure(undefined)} />
     </CopilotKitProvider>
   );

@@ -131,7 +131,10 @@ async fn a_stop_reaches_the_agent_is_no_failure_in_any_tab_and_the_next_message_
     assert!(counted(1000).starts_with(stopped) && stopped.len() < counted(1000).len(), "{seen:#}");
     assert_eq!((&seen["alerts"], &seen["alert"]), (&json!([null, null]), &Value::Null), "{seen:#}");
     assert_eq!(seen["messages"][1]["text"], stopped, "what was said stays, and nothing comes after the stop");
-    assert_eq!(seen["messages"].as_array().unwrap()[2..], said(&[("hello", "You said: hello")]).as_array().unwrap()[..]);
+    assert_eq!(
+        seen["messages"].as_array().unwrap()[2..],
+        said(&[("hello", "You said: hello")]).as_array().unwrap()[..]
+    );
     assert_eq!(played.statuses().await, ["cancelled", "completed"]);
     played.quietly();
 }

@@ -30,7 +30,11 @@ struct Call {
 /// The paths that the envelope `resource/request` may lead to.
 const RESOURCES: [&str; 2] = ["/threads", "/annotate"];
 
-pub(super) async fn call(Extension(Runtime(runtime)): Extension<Runtime>, headers: HeaderMap, body: JsonBody) -> Response {
+pub(super) async fn call(
+    Extension(Runtime(runtime)): Extension<Runtime>,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Response {
     match request(&headers, &body) {
         Ok(request) => runtime.oneshot(request).await.unwrap_or_else(|never| match never {}),
         Err(Refused::Problem(problem)) => problem.into_response(),
@@ -77,7 +81,8 @@ fn request(headers: &HeaderMap, JsonBody(body): &JsonBody) -> Result<Request, Re
         "resource/request" => {
             let path = text("path")?;
             let resource = path.split('?').next().unwrap_or_default();
-            let below = |root: &str| resource.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            let below =
+                |root: &str| resource.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
             if !RESOURCES.into_iter().any(below) {
                 return Err(Refused::Problem(Problem::new(
                     StatusCode::NOT_FOUND,
@@ -145,7 +150,9 @@ mod tests {
 
     #[test]
     fn an_envelope_leads_to_no_other_address() {
-        for path in ["//evil.example/threads", "http://evil.example/threads", "/info", "/threadsx", "threads", "/../v2/runs"] {
+        for path in
+            ["//evil.example/threads", "http://evil.example/threads", "/info", "/threadsx", "threads", "/../v2/runs"]
+        {
             let params = json!({ "path": path, "httpMethod": "GET" });
             let refused = made(&json!({ "method": "resource/request", "params": params })).unwrap_err();
             assert!(matches!(refused, Refused::Problem(_)), "{path}");

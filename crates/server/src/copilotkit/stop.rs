@@ -78,12 +78,7 @@ async fn scope(app: &App, request: Request) -> Result<Scope, Problem> {
     Ok(scope)
 }
 
-async fn at_work(
-    app: &App,
-    principal: &Principal,
-    agent_id: &str,
-    thread_id: &str,
-) -> Result<Vec<RunRecord>, Problem> {
+async fn at_work(app: &App, principal: &Principal, agent_id: &str, thread_id: &str) -> Result<Vec<RunRecord>, Problem> {
     let filter = RunFilter {
         agent_id: Some(agent_id.to_owned()),
         session_id: Some(thread_id.to_owned()),
@@ -118,6 +113,7 @@ async fn named(
         }
     }
     let at_work = |run: &RunRecord| AT_WORK.iter().any(|status| status.as_str() == run.status);
-    let run = found.map(|(run, _)| run).filter(|run| run.agent_id == agent_id && principal.may_see(run) && at_work(run));
+    let run =
+        found.map(|(run, _)| run).filter(|run| run.agent_id == agent_id && principal.may_see(run) && at_work(run));
     Ok(run.into_iter().collect())
 }

@@ -43,7 +43,8 @@ pub(super) async fn list(
     let mut sessions = app.store().sessions(filter).await?;
     let more = sessions.len() > limit;
     sessions.truncate(limit);
-    let next = sessions.last().filter(|_| more).map(|last| format!("{}.{}", last.newest.created_at, last.newest.run_id));
+    let next =
+        sessions.last().filter(|_| more).map(|last| format!("{}.{}", last.newest.created_at, last.newest.run_id));
     let threads: Vec<Value> = sessions.iter().map(thread).collect();
     Ok(Json(json!({ "threads": threads, "nextCursor": next })).into_response())
 }
@@ -101,9 +102,10 @@ fn message(message: &Message) -> Value {
         }
     }
     if !message.tool_calls().is_empty() {
-        let calls = message.tool_calls().iter().map(|call| {
-            json!({ "id": call.id, "name": call.function.name, "args": call.function.arguments })
-        });
+        let calls = message
+            .tool_calls()
+            .iter()
+            .map(|call| json!({ "id": call.id, "name": call.function.name, "args": call.function.arguments }));
         told.insert("toolCalls".to_owned(), calls.collect());
     }
     Value::Object(told)

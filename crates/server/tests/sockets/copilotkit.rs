@@ -256,7 +256,11 @@ async fn a_stop_that_overtakes_its_run_stops_it() {
     assert_eq!((end.kind(), &end.json()["code"]), ("RUN_ERROR".into(), &json!("abort")));
     let other = server.http.post(server.url("/copilotkit/agent/held/stop/t")).send();
     let answer: Value = soon(other).await.unwrap().json().await.unwrap();
-    assert_eq!(answer, json!({ "stopped": false, "message": "No active run for thread 't'." }), "nothing is left of it");
+    assert_eq!(
+        answer,
+        json!({ "stopped": false, "message": "No active run for thread 't'." }),
+        "nothing is left of it"
+    );
 }
 
 #[tokio::test]
@@ -289,8 +293,8 @@ async fn a_stop_is_of_one_agent_and_one_run_and_its_body_is_read_exactly() {
 }
 
 /// An agent that asks once and says what it was answered.
-fn asker() -> Script<impl Fn(Exchange, RunWriter) -> futures_util::future::BoxFuture<'static, Result<ExchangeEnd, Failure>>>
-{
+fn asker()
+-> Script<impl Fn(Exchange, RunWriter) -> futures_util::future::BoxFuture<'static, Result<ExchangeEnd, Failure>>> {
     Script(|exchange: Exchange, writer: RunWriter| {
         Box::pin(async move {
             let Some(answer) = exchange.answers().into_iter().next() else {
@@ -446,7 +450,8 @@ async fn where_tokens_are_wanted_each_sees_its_own_threads_and_stops_its_own_run
         let answer: Value = soon(stop.send()).await.unwrap().json().await.unwrap();
         assert_eq!(answer["stopped"], false, "{answer}");
     }
-    let enveloped = server.post("/copilotkit", &json!({ "method": "agent/stop", "params": { "agentId": "held", "threadId": "t" } }));
+    let enveloped = server
+        .post("/copilotkit", &json!({ "method": "agent/stop", "params": { "agentId": "held", "threadId": "t" } }));
     let answer: Value = soon(enveloped.bearer_auth("alice").send()).await.unwrap().json().await.unwrap();
     assert_eq!(answer["stopped"], true, "{answer}");
 }
@@ -457,7 +462,10 @@ async fn a_browser_lets_an_allowed_page_send_what_copilotkit_sends() {
     let ask = |origin: &'static str, method: &'static str| {
         let ask = server.http.request(Method::OPTIONS, server.url("/copilotkit/agent/demo/run"));
         let ask = ask.header("origin", origin).header("access-control-request-method", method);
-        ask.header("access-control-request-headers", "authorization,content-type,x-copilotcloud-public-api-key,x-tenant")
+        ask.header(
+            "access-control-request-headers",
+            "authorization,content-type,x-copilotcloud-public-api-key,x-tenant",
+        )
     };
     for method in ["POST", "PATCH", "DELETE"] {
         let told = soon(ask("https://app.example", method).send()).await.unwrap();
