@@ -969,8 +969,8 @@ function exchangeOf(input, init) {
   }
 }
 
-/** Whether the request gets a thread back, which starts nothing. */
-const isConnect = (input) => /\/agui\/[^/]+\/connect\/?$/.test(new URL(input, "http://localhost").pathname);
+/** Whether the request gets a thread back, which starts nothing: of an agent, or of CopilotKit's runtime. */
+const isConnect = (input) => /\/(agui|agent)\/[^/]+\/connect\/?$/.test(new URL(input, "http://localhost").pathname);
 
 /** The ids of an exchange's events. */
 const IDS_OF_AN_EXCHANGE = {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use runwire_engine::drivers::DemoDriver;
 use runwire_engine::{Agent, AgentPolicy, DEADLINE, LaneOptions, Prices};
-use runwire_server::{Rights, Tokens};
+use runwire_server::{COPILOTKIT_PATH, Rights, Tokens, check_copilotkit_path};
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
 
@@ -35,6 +35,7 @@ pub struct File {
     store: Option<PathBuf>,
     sync: Option<SyncWord>,
     cors_origins: Vec<String>,
+    copilotkit_path: Option<String>,
     #[serde(deserialize_with = "duration::optional")]
     cancel_grace: Option<Duration>,
     #[serde(deserialize_with = "duration::optional")]
@@ -106,6 +107,8 @@ pub struct Settings {
     pub sync: SyncMode,
     /// Origins whose pages may use it.
     pub cors_origins: Vec<String>,
+    /// Where CopilotKit's front ends find their runtime; `None` for nowhere.
+    pub copilotkit_path: Option<String>,
     /// How long a driver has after a stop.
     pub cancel_grace: Duration,
     /// How long runs have when the server stops.
@@ -166,6 +169,7 @@ impl Settings {
             store: flags.store.clone().or(file.store).unwrap_or_else(|| PathBuf::from("runwire.db")),
             sync: flags.sync.or(sync).unwrap_or(SyncMode::Normal),
             cors_origins: origins(file.cors_origins)?,
+            copilotkit_path: copilotkit_path(file.copilotkit_path)?,
             cancel_grace: file.cancel_grace.unwrap_or(Duration::from_secs(5)),
             shutdown_grace: file.shutdown_grace.unwrap_or(Duration::from_secs(10)),
             orphan_check: file.orphan_check.unwrap_or(Duration::from_secs(30)),
@@ -271,6 +275,16 @@ fn origins(origins: Vec<String>) -> anyhow::Result<Vec<String>> {
         }
     }
     Ok(origins)
+}
+
+/// An empty path is nowhere.
+fn copilotkit_path(path: Option<String>) -> anyhow::Result<Option<String>> {
+    let path = path.unwrap_or_else(|| COPILOTKIT_PATH.to_owned());
+    if path.is_empty() {
+        return Ok(None);
+    }
+    check_copilotkit_path(&path).context("copilotkit_path")?;
+    Ok(Some(path))
 }
 
 #[cfg(test)]

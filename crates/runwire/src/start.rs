@@ -17,6 +17,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Server> {
     };
     let options = ServerOptions {
         cors_origins: settings.cors_origins,
+        copilotkit_path: settings.copilotkit_path,
         stream_max_age: settings.stream_max_age,
         ..ServerOptions::default()
     };

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::{Principal, Tokens};
+use crate::copilotkit::{COPILOTKIT_PATH, EarlyStops};
 use crate::history_reader::Histories;
 use crate::keep_alive::KeepAlives;
 use crate::problem::Problem;
@@ -36,6 +37,9 @@ pub struct ServerOptions {
     pub max_body_bytes: usize,
     /// Origins whose pages may use this server from a browser. Default: none but its own.
     pub cors_origins: Vec<String>,
+    /// Where CopilotKit's front ends find their runtime, a path such as `/api/copilotkit`; `None` for nowhere. Default
+    /// `/copilotkit`. [`crate::check_copilotkit_path`] says which are possible.
+    pub copilotkit_path: Option<String>,
 }
 
 impl Default for ServerOptions {
@@ -50,6 +54,7 @@ impl Default for ServerOptions {
             request_patience: Duration::from_secs(30),
             max_body_bytes: 16 * 1024 * 1024,
             cors_origins: Vec::new(),
+            copilotkit_path: Some(COPILOTKIT_PATH.to_owned()),
         }
     }
 }
@@ -70,6 +75,8 @@ pub(crate) struct Inner {
     pub closing: CancellationToken,
     /// What is kept of the histories of sessions, so that not every reader pays for reading all of them.
     pub histories: Histories,
+    /// Stops that CopilotKit's client asked for before their runs were there.
+    pub early_stops: EarlyStops,
     /// WebSocket connections, which outlive the request that they came from.
     pub connections: TaskTracker,
 }
@@ -86,6 +93,7 @@ impl App {
                 options,
                 closing: CancellationToken::new(),
                 histories: Histories::default(),
+                early_stops: EarlyStops::default(),
                 connections: TaskTracker::new(),
             }),
         }

@@ -7,7 +7,8 @@
 use std::collections::HashSet;
 
 use runwire_agui::{
-    Downgrade, Event, Interrupt, Message, MessagesSnapshot, Peer, Reducer, RunAgentInput, RunStarted, StateSnapshot,
+    Downgrade, Event, Interrupt, Message, MessagesSnapshot, PROTOCOL_VERSION, Peer, Reducer, RunAgentInput,
+    RunFinished, RunFinishedOutcome, RunStarted, StateSnapshot,
 };
 use runwire_frame::{Data, Frame};
 use serde_json::{Map, Value};
@@ -110,6 +111,25 @@ impl History {
     pub(crate) fn messages_event(&self, peer: Peer) -> Option<Event> {
         let messages = self.messages();
         (!messages.is_empty()).then(|| for_peer(MessagesSnapshot::new(messages).into(), peer))
+    }
+
+    /// A run that says nothing but what is known: the events of its beginning, of the messages and of the state, each where
+    /// there is something to say, and of its end. What waits for an answer to the agent `waits` is its outcome.
+    pub(crate) fn as_a_run(
+        &self,
+        session_id: &str,
+        run_id: &str,
+        waits: Option<&str>,
+        peer: Peer,
+    ) -> [Option<Event>; 4] {
+        let mut started = RunStarted::new(session_id, run_id);
+        started.protocol_version = Some(PROTOCOL_VERSION.to_owned());
+        let mut finished = RunFinished::new(session_id, run_id);
+        if let Some(waiting) = waits.and_then(|agent_id| self.answerable(agent_id)) {
+            let interrupts = waiting.interrupts.clone();
+            finished.outcome = Some(RunFinishedOutcome::Interrupt { interrupts });
+        }
+        [Some(started.into()), self.messages_event(peer), self.state_event(), Some(finished.into())]
     }
 
     /// The state as one event; none for the empty object, which is what a client has by itself.

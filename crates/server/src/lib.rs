@@ -9,6 +9,7 @@ mod auth;
 mod binding;
 mod connect;
 mod connect_cursor;
+mod copilotkit;
 mod cursor;
 mod event_stream;
 mod executor;
@@ -36,6 +37,7 @@ mod websocket;
 
 pub use app::{App, ServerOptions};
 pub use auth::{Rights, TokenError, Tokens};
+pub use copilotkit::{COPILOTKIT_PATH, CopilotKitPathError, check_copilotkit_path};
 pub use routes::router;
 pub use server::{Server, Setup, StartError};
 pub use serving::serve;

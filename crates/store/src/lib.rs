@@ -58,6 +58,6 @@ pub use record::{
     SessionRecord, Tombstone,
 };
 pub use retention::{EndedRun, Found, Keep, Removable, Retention};
-pub use sessions::SessionWatch;
+pub use sessions::{SessionFilter, SessionSummary, SessionWatch};
 pub use store::{Store, StoreOptions, Sync};
 pub use tail::{Tail, TailEvents, TailItem};

@@ -13,6 +13,7 @@ const TOP: &[&str] = &[
     "store",
     "sync",
     "cors_origins",
+    "copilotkit_path",
     "cancel_grace",
     "shutdown_grace",
     "orphan_check",

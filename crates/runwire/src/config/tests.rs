@@ -206,6 +206,8 @@ fn what_cannot_work_is_refused_with_its_place() {
         ("[[tokens]]\nname = \"a\"\ntoken = \"\"", "empty"),
         ("[[tokens]]\nname = \"a\"\ntoken = \"t\"\nruns = \"some\"", "some"),
         ("cors_origins = [\"localhost\"]", "`localhost`"),
+        ("copilotkit_path = \"copilotkit\"", "`copilotkit` is no path"),
+        ("copilotkit_path = \"/v2/copilotkit\"", "routes of its own under `/v2`"),
         (
             "[agents.a]\ndriver = \"demo\"\n[[agents.a.guardrails]]\nname = \"g\"\non = [\"input\"]\naction = \"stop\"",
             "guardrails[0]",
@@ -225,6 +227,14 @@ fn what_cannot_work_is_refused_with_its_place() {
         let error = error(text);
         assert!(error.contains(says), "{says}: {error}");
     }
+}
+
+#[test]
+fn copilotkit_has_a_path_unless_it_is_empty() {
+    let path = |text: &str| settings(text).unwrap().copilotkit_path;
+    assert_eq!(path("").as_deref(), Some("/copilotkit"));
+    assert_eq!(path("copilotkit_path = \"/api/copilotkit\"").as_deref(), Some("/api/copilotkit"));
+    assert_eq!(path("copilotkit_path = \"\""), None);
 }
 
 #[test]

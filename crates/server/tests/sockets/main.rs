@@ -4,6 +4,7 @@
 mod agui;
 mod auth;
 mod connect;
+mod copilotkit;
 mod example;
 mod executor;
 mod guarantees;
