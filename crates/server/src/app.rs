@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use runwire_engine::Engine;
 use runwire_store::{RunRecord, Store};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -12,6 +13,10 @@ use crate::auth::{Principal, Tokens};
 use crate::history_reader::Histories;
 use crate::keep_alive::KeepAlives;
 use crate::problem::Problem;
+
+/// A check reads a whole log as fast as it can, so only so many go on at a time: neither their memory nor the processor
+/// belongs to whoever asks for the most of them (G8).
+const CHECKS: usize = 2;
 
 /// How the server talks to its clients.
 #[derive(Clone, Debug)]
@@ -70,6 +75,8 @@ pub(crate) struct Inner {
     pub closing: CancellationToken,
     /// What is kept of the histories of sessions, so that not every reader pays for reading all of them.
     pub histories: Histories,
+    /// Whose turn it is to have a run checked: [`CHECKS`] at a time, the others wait in order.
+    pub checks: Semaphore,
     /// WebSocket connections, which outlive the request that they came from.
     pub connections: TaskTracker,
 }
@@ -86,6 +93,7 @@ impl App {
                 options,
                 closing: CancellationToken::new(),
                 histories: Histories::default(),
+                checks: Semaphore::new(CHECKS),
                 connections: TaskTracker::new(),
             }),
         }

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::auth::bearer;
 use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
-use crate::{agui, connect, executor, frame_stream, prune, resume, runs, session_stream, sessions, websocket};
+use crate::{agui, check, connect, executor, frame_stream, prune, resume, runs, session_stream, sessions, websocket};
 
 /// All routes of the server.
 pub fn router(app: App) -> Router {
@@ -37,6 +37,7 @@ pub fn router(app: App) -> Router {
         .route("/v2/runs/{id}/claim", post(executor::claim))
         .route("/v2/runs/{id}/heartbeat", post(executor::heartbeat))
         .route("/v2/runs/{id}/agui", get(agui::follow))
+        .route("/v2/runs/{id}/check", get(check::check))
         .route("/v2/runs/{id}/cancel", post(runs::cancel))
         .route("/v2/runs/{id}/resume", post(resume::resume))
         .route("/v2/runs/{id}/segments/{segment}/payload", get(runs::payload))
@@ -91,6 +92,7 @@ async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
             "websocket": "GET /v2/runs/{id}/ws",
             "frames": "GET /v2/runs/{id}/frames",
             "events": "GET /v2/runs/{id}/agui",
+            "check": "GET /v2/runs/{id}/check",
             "claim": "POST /v2/runs/{id}/claim",
             "heartbeat": "POST /v2/runs/{id}/heartbeat",
             "push": "POST /v2/runs/{id}/frames",
