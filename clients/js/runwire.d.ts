@@ -19,7 +19,7 @@ export type FollowErrorCode =
   | "UNAUTHORIZED"
   /** The first message of a WebSocket came too late (4401), ten times in a row. Nobody looked at the token. */
   | "AUTH_LATE"
-  /** No such run, or not one that the token may see (HTTP 404; WebSocket 4404). */
+  /** No such run or session, or not one that the token may see (HTTP 404; WebSocket 4404). */
   | "RUN_NOT_FOUND"
   /** What comes after the cursor is no longer kept (HTTP 410); `oldest` is what is left. */
   | "GONE"
@@ -277,6 +277,40 @@ export interface RunFollower extends AsyncIterableIterator<Frame> {
  * @throws TypeError at once when an option is wrong
  */
 export function followRun(options: FollowRunOptions): RunFollower;
+
+export interface FollowSessionOptions extends Following {
+  /** Address of the server; a path in front of its routes is kept. In a browser it may be relative to the page. */
+  server: string | URL;
+  sessionId: string;
+  /** The {@link SessionFollower.cursor} of an earlier follower, to go on behind it. Default: from the session's first run. */
+  cursor?: string;
+  /** Token, or what gives the token for each connection. */
+  token?: string | (() => string | undefined | Promise<string | undefined>);
+  /** Leaves the runs alone and ends the iteration with the signal's reason, at any point, also between two connections. */
+  signal?: AbortSignal;
+  onStatus?: (status: Status<string | undefined>) => void;
+}
+
+/**
+ * The frames of all runs of a session: of each run in order, without gap or duplicate, across connections. Runs come in the
+ * order of their creation; those that go on at the same time interleave, and a new one comes by itself.
+ *
+ * It ends by an error, a `break` or an abort only: a session has no last run. It throws a {@link FollowError} when coming back
+ * cannot help: `RUN_NOT_FOUND` when there is no such session, `GONE` when a run that the cursor names is there no more (start
+ * over without a cursor).
+ */
+export interface SessionFollower extends AsyncIterableIterator<Frame> {
+  /** The place behind the last frame that was given out, over all runs. Opaque; keep it once the frame is processed. */
+  readonly cursor: string | undefined;
+  return(): Promise<IteratorReturnResult<undefined>>;
+}
+
+/**
+ * Follows a session over frame protocol v2, by Server-Sent Events. Nothing is sent before the first frame is asked for.
+ *
+ * @throws TypeError at once when an option is wrong
+ */
+export function followSession(options: FollowSessionOptions): SessionFollower;
 
 export interface ResumableFetchOptions extends Following {
   /** Told for each exchange; `cursor` is the id of the last event. */

@@ -1,9 +1,9 @@
 // Follows runs of a Runwire server from browsers and Node.js, and resumes by itself when a connection is lost.
 //
-// `followRun()` reads a run's frames (frame protocol v2, docs/protocol.md). `resumableFetch()` makes a `fetch` with which an
-// AG-UI client reads an exchange over any number of connections as if it were one. Both pull: nothing is read ahead of what
-// the caller asks for, except over a WebSocket, where a page cannot make the other side wait. Neither ever cancels a run: that
-// a reader leaves, by an `AbortSignal` too, only closes its connection (guarantee G9).
+// `followRun()` reads a run's frames (frame protocol v2, docs/protocol.md), `followSession()` those of all runs of a session.
+// `resumableFetch()` makes a `fetch` with which an AG-UI client reads an exchange over any number of connections as if it were
+// one. All pull: nothing is read ahead of what the caller asks for, except over a WebSocket, where a page cannot make the other
+// side wait. None ever cancels a run: that a reader leaves, by an `AbortSignal` too, only closes its connection (guarantee G9).
 
 /** The version of the frame protocol. */
 const PROTOCOL = 2;
@@ -585,6 +585,68 @@ class FrameSocket {
   }
 }
 
+/**
+ * What came as a frame, judged by the rules of the envelope.
+ *
+ * @param {string} body
+ * @param {number | string | undefined} cursor behind which it came
+ */
+function frameOf(body, cursor) {
+  const bad = (problem, code = "BAD_FRAME", /** @type {unknown} */ cause = undefined) => {
+    const message = `what came after frame ${cursor ?? 0} is no frame of protocol version ${PROTOCOL}: ${problem}`;
+    return new FollowError(code, message, { cursor, cause });
+  };
+  let frame;
+  try {
+    frame = JSON.parse(body);
+  } catch (cause) {
+    throw bad("it is no JSON", "BAD_FRAME", cause);
+  }
+  if (frame === null || typeof frame !== "object" || Array.isArray(frame)) throw bad("it is no JSON object");
+  if ("protocol" in frame && frame.protocol !== PROTOCOL) {
+    throw bad(`it is of protocol ${JSON.stringify(frame.protocol)}`, "PROTOCOL_UNSUPPORTED");
+  }
+  for (const key of ENVELOPE) if (!Object.hasOwn(frame, key)) throw bad(`it has no \`${key}\``);
+  const other = Object.keys(frame).find((key) => !ENVELOPE.includes(key));
+  if (other !== undefined) throw bad(`its envelope has the key \`${other}\``);
+  const { seq, run_id, ts, type, segment_id, data } = frame;
+  if (!Number.isSafeInteger(seq) || seq < 0) throw bad("its `seq` is no whole number");
+  if (typeof run_id !== "string" || typeof ts !== "string") throw bad("its `run_id` or `ts` is no string");
+  if (!TYPES.includes(type)) throw bad(`its type is ${JSON.stringify(type)}`);
+  if (segment_id !== null && typeof segment_id !== "string") throw bad("its `segment_id` is no string and not null");
+  if (segment_id === null && OF_A_SEGMENT.includes(type)) throw bad(`it is a ${type} without a \`segment_id\``);
+  if (data === null || typeof data !== "object" || Array.isArray(data)) throw bad("its `data` is no object");
+  if (seq === 0 && type !== "error") throw bad("its `seq` is 0");
+  return Object.defineProperty(frame, "body", { value: body });
+}
+
+/** The address of a server's routes, with the path in front of them. */
+function baseOf(server) {
+  const base = new URL(server, globalThis.location?.href);
+  if (!/^https?:$/.test(base.protocol))
+    throw new TypeError(`server must be an http or https address, and is ${base.href}`);
+  if (!base.pathname.endsWith("/")) base.pathname += "/";
+  return base;
+}
+
+/** Opens a stream of frames by Server-Sent Events. `what` names it. */
+async function openFrames(url, { token, fetch, signal, what, cursor, maxEventBytes }) {
+  const headers = new Headers({ Accept: "text/event-stream" });
+  if (token) headers.set("Authorization", `Bearer ${token}`);
+  let response;
+  try {
+    response = await fetch(url.href, { headers, cache: "no-store", signal });
+  } catch (cause) {
+    throw new Cut(`cannot reach the server: ${why(cause)}`, { cause });
+  }
+  if (response.status !== 200) await refuse(response, what, cursor);
+  if (!isEventStream(response)) {
+    const message = `${url.href} answered with no event stream; is \`server\` the address of a Runwire server?`;
+    throw new FollowError("NOT_AN_EVENT_STREAM", message, { cursor });
+  }
+  return new EventStream(response, maxEventBytes);
+}
+
 /** A run's log as something to be read over many connections. */
 class FrameReading {
   #base;
@@ -603,6 +665,7 @@ class FrameReading {
   #late = 0;
   ended = false;
 
+  /** @param {import("./runwire.d.ts").FollowRunOptions} options */
   constructor({
     server,
     runId,
@@ -617,10 +680,7 @@ class FrameReading {
     if (typeof runId !== "string" || runId === "") throw new TypeError("runId must be a run's id");
     if (!Number.isSafeInteger(cursor) || cursor < 0) throw new TypeError("cursor must be the seq of a frame, or 0");
     if (transport !== "sse" && transport !== "websocket") throw new TypeError('transport must be "sse" or "websocket"');
-    const base = new URL(server, globalThis.location?.href);
-    if (!/^https?:$/.test(base.protocol))
-      throw new TypeError(`server must be an http or https address, and is ${base.href}`);
-    if (!base.pathname.endsWith("/")) base.pathname += "/";
+    const base = baseOf(server);
     if (typeof token === "string") void new Headers({ Authorization: `Bearer ${token}` });
     this.#base = base;
     this.#runId = runId;
@@ -656,20 +716,15 @@ class FrameReading {
     const url = this.#url("stream");
     // In the query and not in a header: so a page of another origin asks nobody first, and no proxy takes it away.
     if (this.cursor > 0) url.searchParams.set("after", String(this.cursor));
-    const headers = new Headers({ Accept: "text/event-stream" });
-    if (token) headers.set("Authorization", `Bearer ${token}`);
-    let response;
-    try {
-      response = await this.#fetch(url.href, { headers, cache: "no-store", signal });
-    } catch (cause) {
-      throw new Cut(`cannot reach the server: ${why(cause)}`, { cause });
-    }
-    if (response.status !== 200) await refuse(response, this.#what, this.cursor);
-    if (!isEventStream(response)) {
-      const message = `${url.href} answered with no event stream; is \`server\` the address of a Runwire server?`;
-      throw new FollowError("NOT_AN_EVENT_STREAM", message, { cursor: this.cursor });
-    }
-    return new EventStream(response, this.#maxEventBytes);
+    const fetch = this.#fetch;
+    return openFrames(url, {
+      token,
+      fetch,
+      signal,
+      what: this.#what,
+      cursor: this.cursor,
+      maxEventBytes: this.#maxEventBytes,
+    });
   }
 
   /** Judges what came: the next frame, or nothing to be delivered. */
@@ -685,7 +740,7 @@ class FrameReading {
         `the server sent a frame of more than ${this.#maxEventBytes} bytes; raise \`maxEventBytes\``,
       );
     }
-    const frame = this.#frame(body);
+    const frame = frameOf(body, this.cursor);
     if (frame.seq === 0) throw this.#connectionError(frame.data);
     if (frame.run_id !== this.#runId) {
       const message = `frame ${frame.seq} is of run \`${frame.run_id}\`, and ${this.#what} is followed`;
@@ -700,7 +755,6 @@ class FrameReading {
     this.cursor = frame.seq;
     this.#brokenAt = undefined;
     this.ended = frame.type === "run.end";
-    Object.defineProperty(frame, "body", { value: body });
     return { item: frame, moves: true };
   }
 
@@ -713,35 +767,6 @@ class FrameReading {
     }
     this.#brokenAt = this.cursor;
     throw new Cut(message);
-  }
-
-  #frame(body) {
-    const bad = (problem, code = "BAD_FRAME", /** @type {unknown} */ cause = undefined) => {
-      const message = `what came after frame ${this.cursor} is no frame of protocol version ${PROTOCOL}: ${problem}`;
-      return new FollowError(code, message, { cursor: this.cursor, cause });
-    };
-    let frame;
-    try {
-      frame = JSON.parse(body);
-    } catch (cause) {
-      throw bad("it is no JSON", "BAD_FRAME", cause);
-    }
-    if (frame === null || typeof frame !== "object" || Array.isArray(frame)) throw bad("it is no JSON object");
-    if ("protocol" in frame && frame.protocol !== PROTOCOL) {
-      throw bad(`it is of protocol ${JSON.stringify(frame.protocol)}`, "PROTOCOL_UNSUPPORTED");
-    }
-    for (const key of ENVELOPE) if (!Object.hasOwn(frame, key)) throw bad(`it has no \`${key}\``);
-    const other = Object.keys(frame).find((key) => !ENVELOPE.includes(key));
-    if (other !== undefined) throw bad(`its envelope has the key \`${other}\``);
-    const { seq, run_id, ts, type, segment_id, data } = frame;
-    if (!Number.isSafeInteger(seq) || seq < 0) throw bad("its `seq` is no whole number");
-    if (typeof run_id !== "string" || typeof ts !== "string") throw bad("its `run_id` or `ts` is no string");
-    if (!TYPES.includes(type)) throw bad(`its type is ${JSON.stringify(type)}`);
-    if (segment_id !== null && typeof segment_id !== "string") throw bad("its `segment_id` is no string and not null");
-    if (segment_id === null && OF_A_SEGMENT.includes(type)) throw bad(`it is a ${type} without a \`segment_id\``);
-    if (data === null || typeof data !== "object" || Array.isArray(data)) throw bad("its `data` is no object");
-    if (seq === 0 && type !== "error") throw bad("its `seq` is 0");
-    return frame;
   }
 
   /** What an `error` frame with `seq` 0 means. It comes right before the close, and says more than the close does. */
@@ -777,14 +802,100 @@ class FrameReading {
   afterCut() {}
 }
 
-/** Frames of a run, in order, without gap or duplicate, across connections. */
-class RunFollower {
+/** All runs of a session as something to be read over many connections. It has no end. */
+class SessionReading {
+  #url;
+  #what;
+  #token;
+  #fetch;
+  #maxEventBytes;
+  /** The last `seq` of each run that frames came of. */
+  #runs = new Map();
+  /** The cursor at which the order of the frames was last found broken, until a frame is delivered. */
+  #brokenAt;
+  ended = false;
+
+  /** @param {import("./runwire.d.ts").FollowSessionOptions} options */
+  constructor({ server, sessionId, cursor, token, fetch, idleMs = IDLE_MS, maxEventBytes = MAX_EVENT_BYTES }) {
+    if (typeof sessionId !== "string" || sessionId === "") throw new TypeError("sessionId must be a session's id");
+    if (cursor !== undefined && (typeof cursor !== "string" || cursor === ""))
+      throw new TypeError("cursor must be the cursor of an earlier follower, or undefined");
+    if (typeof token === "string") void new Headers({ Authorization: `Bearer ${token}` });
+    this.#url = new URL(`v2/sessions/${encodeURIComponent(sessionId)}/stream`, baseOf(server));
+    this.#what = `session \`${sessionId}\``;
+    this.#token = token;
+    this.#fetch = fetch ?? globalThis.fetch.bind(globalThis);
+    this.#maxEventBytes = maxEventBytes;
+    // A cursor that is none is for the server to refuse.
+    for (const [, runId, seq] of (cursor ?? "").matchAll(/([^,]+):(\d{1,15})(?:,|$)/g)) {
+      this.#runs.set(runId, Number(seq));
+    }
+    this.cursor = cursor;
+    this.idleMs = idleMs;
+  }
+
+  async connect(signal) {
+    const token = typeof this.#token === "function" ? await this.#token() : this.#token;
+    signal.throwIfAborted();
+    const url = new URL(this.#url);
+    if (this.cursor !== undefined) url.searchParams.set("after", this.cursor);
+    const fetch = this.#fetch;
+    return openFrames(url, {
+      token,
+      fetch,
+      signal,
+      what: this.#what,
+      cursor: this.cursor,
+      maxEventBytes: this.#maxEventBytes,
+    });
+  }
+
+  /** Judges what came: the next frame of one of the runs, or nothing to be delivered. */
+  take({ id, data: body }) {
+    if (body === undefined) return undefined;
+    const frame = frameOf(body, this.cursor);
+    const { run_id, seq } = frame;
+    // Without a cursor of its own a frame could not be gone on from.
+    if (!(id ?? "").split(",").includes(`${run_id}:${seq}`)) {
+      const message = `what came after ${this.cursor ?? "the beginning"} is no frame of a session: its id does not say that it is frame ${seq} of run \`${run_id}\``;
+      throw new FollowError("BAD_EVENT", message, { cursor: this.cursor });
+    }
+    const last = this.#runs.get(run_id) ?? 0;
+    if (seq <= last) return undefined;
+    if (seq > last + 1) this.#gap(run_id, last + 1, seq);
+    this.#runs.set(run_id, seq);
+    this.#brokenAt = undefined;
+    this.cursor = id;
+    return { item: frame, moves: true };
+  }
+
+  #gap(runId, expected, seq) {
+    const message = `frame ${expected} of run \`${runId}\` should have come, and frame ${seq} came`;
+    const place = `${this.cursor} ${runId}`;
+    if (this.#brokenAt === place) {
+      throw new FollowError("GAP", `${message}, also after asking for it again`, { cursor: this.cursor });
+    }
+    this.#brokenAt = place;
+    throw new Cut(message);
+  }
+
+  /** A session has no end that a server could tell of. */
+  nothingFollows() {
+    const message = `the server says that ${this.#what} has ended, which no session does`;
+    throw new FollowError("REFUSED", message, { status: 204, cursor: this.cursor });
+  }
+
+  afterCut() {}
+}
+
+/** Frames, in order, without gap or duplicate, across connections: of a run, or of each run of a session. */
+class Follower {
   #reading;
   #leaving = new AbortController();
   #frames;
 
-  constructor(options) {
-    this.#reading = new FrameReading(options);
+  constructor(reading, options) {
+    this.#reading = reading;
     const retries = new Retries(options.backoff);
     const tell = options.onStatus ?? (() => {});
     const { signal } = options;
@@ -831,7 +942,16 @@ class RunFollower {
  * @type {typeof import("./runwire.d.ts").followRun}
  */
 export function followRun(options) {
-  return new RunFollower(options);
+  return /** @type {import("./runwire.d.ts").RunFollower} */ (new Follower(new FrameReading(options), options));
+}
+
+/**
+ * Follows all runs of a session over one connection. Options, errors and what cancels it: runwire.d.ts.
+ *
+ * @type {typeof import("./runwire.d.ts").followSession}
+ */
+export function followSession(options) {
+  return /** @type {import("./runwire.d.ts").SessionFollower} */ (new Follower(new SessionReading(options), options));
 }
 
 // AG-UI.

@@ -122,7 +122,8 @@ try {
   const module = readFileSync(new URL("../../clients/js/runwire.js", import.meta.url), "utf8");
   await page.route("**/runwire.js", (route) => route.fulfill({ contentType: "text/javascript", body: module }));
   await page.addInitScript(readersOfThePage);
-  await page.goto(`${proxy.url}/`);
+  // Any address of the server will do for its origin; the viewer at `/` would read runs of its own accord.
+  await page.goto(`${proxy.url}/healthz`);
   await startReader();
   const untilKept = (items) => until((items) => Number(sessionStorage.getItem("kept")) >= items, items);
   if (flags.offline) {

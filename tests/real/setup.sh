@@ -62,6 +62,25 @@ set_up_node_packages() {
   ready "$name"
 }
 
+# Those of an example that the tests open in the browser, in its own folder.
+set_up_example_packages() {
+  local folder="../../examples/$1" name="packages of examples/$1 (Node.js)" key stamp
+  stamp="$folder/node_modules/.runwire-ready"
+  if ! node_is_new_enough; then
+    lacking "$name" 'Node.js is missing; see above'
+    return
+  fi
+  key="$(cat "$folder/package.json" "$folder/package-lock.json" | cksum) node $(node --version)"
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$key" ]; then
+    if ! (cd "$folder" && npm ci --no-audit --no-fund --loglevel=error) >&2; then
+      lacking "$name" "npm ci failed in examples/$1; its message is above: check the network or the package registry, then run tests/real/setup.sh again"
+      return
+    fi
+    printf '%s' "$key" >"$stamp"
+  fi
+  ready "$name"
+}
+
 python_is_new_enough() {
   command -v python3 >/dev/null 2>&1 &&
     python3 -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else 1)'
@@ -137,6 +156,7 @@ set_up_clock() {
 }
 
 set_up_node_packages
+set_up_example_packages plain
 set_up_python_packages
 set_up_browser
 set_up_clock

@@ -1,6 +1,15 @@
 // What the types promise, for the compiler. Nothing of this is run.
 
-import { FollowError, type Frame, followRun, resumableFetch, type RunFollower, type Status } from "../runwire.js";
+import {
+  FollowError,
+  type Frame,
+  followRun,
+  followSession,
+  resumableFetch,
+  type RunFollower,
+  type SessionFollower,
+  type Status,
+} from "../runwire.js";
 
 export async function frames(signal: AbortSignal): Promise<string> {
   const run: RunFollower = followRun({
@@ -40,6 +49,16 @@ export async function frames(signal: AbortSignal): Promise<string> {
   }
   console.log(run.cursor.toFixed());
   return text;
+}
+
+export async function session(kept: string | undefined): Promise<string | undefined> {
+  const runs: SessionFollower = followSession({ server: "/", sessionId: "chat_7", cursor: kept });
+  for await (const frame of runs) if (frame.type === "run.end") return runs.cursor?.split(",")[0];
+  // @ts-expect-error: a session is no run
+  followSession({ server: "/", runId: "run_1" });
+  // @ts-expect-error: its cursor names runs
+  followSession({ server: "/", sessionId: "chat_7", cursor: 7 });
+  return undefined;
 }
 
 export function refusal(error: unknown): number | undefined {

@@ -32,6 +32,7 @@ mod serving;
 mod session_cursor;
 mod session_stream;
 mod sessions;
+mod viewer;
 mod websocket;
 
 pub use app::{App, ServerOptions};

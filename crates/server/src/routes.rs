@@ -14,7 +14,9 @@ use crate::app::App;
 use crate::auth::bearer;
 use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
-use crate::{agui, check, connect, executor, frame_stream, prune, resume, runs, session_stream, sessions, websocket};
+use crate::{
+    agui, check, connect, executor, frame_stream, prune, resume, runs, session_stream, sessions, viewer, websocket,
+};
 
 /// All routes of the server.
 pub fn router(app: App) -> Router {
@@ -43,6 +45,7 @@ pub fn router(app: App) -> Router {
         .route("/v2/runs/{id}/segments/{segment}/payload", get(runs::payload))
         .route("/v2/sessions/{id}", get(sessions::get))
         .route("/v2/sessions/{id}/stream", get(session_stream::stream))
+        .merge(viewer::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(limit)
@@ -71,9 +74,16 @@ fn cors(origins: &[String]) -> CorsLayer {
         .max_age(Duration::from_secs(600))
 }
 
+/// The viewer for a browser that opens a page, and what this is for everybody else.
 async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
+    let mut response = if viewer::wants_page(&headers) { viewer::page(&headers) } else { about(&app, &headers) };
+    response.headers_mut().append(header::VARY, HeaderValue::from_static("accept, authorization"));
+    response
+}
+
+fn about(app: &App, headers: &HeaderMap) -> Response {
     // Everybody may read what this is; which agents there are only who may run them.
-    let agents = app.authenticate(bearer(&headers)).map(|_| {
+    let agents = app.authenticate(bearer(headers)).map(|_| {
         let agents = app.engine().agents().values();
         agents.map(|a| json!({ "agent_id": a.id, "description": a.description })).collect::<Vec<_>>()
     });

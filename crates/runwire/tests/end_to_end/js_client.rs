@@ -25,7 +25,7 @@ async fn the_client_keeps_the_rules_of_the_protocol_towards_servers_that_misbeha
         return;
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/js/tests");
-    for tests in ["follow-run.test.mjs", "resumable-fetch.test.mjs"] {
+    for tests in ["follow-run.test.mjs", "follow-session.test.mjs", "resumable-fetch.test.mjs"] {
         let mut command = Command::new("node");
         command.args(["--test", "--test-reporter", "tap", tests]).current_dir(&folder);
         command.stdin(Stdio::null()).kill_on_drop(true);

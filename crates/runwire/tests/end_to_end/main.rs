@@ -11,6 +11,7 @@ mod check_formats;
 mod check_sources;
 mod cli;
 mod crash;
+mod example_plain;
 mod examples;
 mod interop;
 mod js_client;

@@ -43,6 +43,12 @@ pub fn browser() -> bool {
     is_there("browser (Chromium)", program.is_ok_and(|program| Path::new(&program).is_file())) && node()
 }
 
+/// Whether the packages of `examples/plain` are installed.
+pub fn plain_example() -> bool {
+    let installed = folder().join("../../examples/plain/node_modules/.runwire-ready");
+    is_there("packages of examples/plain (Node.js)", installed.is_file()) && node()
+}
+
 /// # Panics
 /// Where `CI` is set: there every part has to be.
 fn is_there(part: &str, there: bool) -> bool {
