@@ -75,7 +75,8 @@ export async function followFrames({ runId, cursor = 0, signal, connection, take
   return at;
 }
 
-function leaveWhenHidden(link) {
+/** Leaves a connection when the tab has been in the background for a while. The answer ends the watching. */
+export function leaveWhenHidden(link) {
   let timer;
   const look = () => {
     clearTimeout(timer);

@@ -5,6 +5,7 @@
 export const ROUTES = [
   { path: "/", nav: "runs", load: () => import("./pages/runs.js") },
   { path: "/runs/:id", nav: "runs", load: () => import("./pages/run.js") },
+  { path: "/runs/:id/frames", nav: "runs", load: () => import("./pages/frames.js") },
 ];
 
 /** The navigation, in order. */
