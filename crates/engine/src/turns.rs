@@ -35,6 +35,18 @@ pub enum Concurrency {
     Parallel,
 }
 
+impl Concurrency {
+    /// Its name, as in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Concurrency::Queue => "queue",
+            Concurrency::Refuse => "refuse",
+            Concurrency::Supersede => "supersede",
+            Concurrency::Parallel => "parallel",
+        }
+    }
+}
+
 /// The runs of one agent in one session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {

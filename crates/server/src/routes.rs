@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
+use runwire_engine::Agent;
 use serde_json::json;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
@@ -85,7 +86,10 @@ fn about(app: &App, headers: &HeaderMap) -> Response {
     // Everybody may read what this is; which agents there are only who may run them.
     let agents = app.authenticate(bearer(headers)).map(|_| {
         let agents = app.engine().agents().values();
-        agents.map(|a| json!({ "agent_id": a.id, "description": a.description })).collect::<Vec<_>>()
+        let told = |a: &Agent| {
+            json!({ "agent_id": a.id, "description": a.description, "concurrency": a.policy.concurrency.as_str() })
+        };
+        agents.map(|agent| told(agent)).collect::<Vec<_>>()
     });
     Json(json!({
         "name": "runwire",

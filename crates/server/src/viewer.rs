@@ -85,6 +85,14 @@ const FILES: &[(&str, &str, &[u8])] = &[
     viewer_file!("pages/frames.js", SCRIPT),
     viewer_file!("pages/runs.js", SCRIPT),
     viewer_file!("pages/run.js", SCRIPT),
+    viewer_file!("conversation.js", SCRIPT),
+    viewer_file!("conversation_view.js", SCRIPT),
+    viewer_file!("kept_conversation.js", SCRIPT),
+    viewer_file!("follow_session.js", SCRIPT),
+    viewer_file!("session_list.js", SCRIPT),
+    viewer_file!("composer.js", SCRIPT),
+    viewer_file!("chat.css", STYLE),
+    viewer_file!("pages/chat.js", SCRIPT),
     // The module that users of the server get, and no copy of it.
     ("runwire.js", SCRIPT, include_bytes!("../../../clients/js/runwire.js")),
 ];

@@ -2,7 +2,7 @@
 
 import { announce } from "./announce.js";
 import { json, runApi } from "./api.js";
-import { fill, h, icon } from "./dom.js";
+import { fill, h, icon, setAttribute } from "./dom.js";
 import { dateTime } from "./format.js";
 import { problemBox } from "./problem.js";
 import { said } from "./said.js";
@@ -26,24 +26,27 @@ export function answerForm({ runId, question, signal }) {
   const buttons = h("div", { class: "answer-buttons" });
   const form = h(
     "form",
-    { class: "answer-form", "aria-label": "Answer to the agent" },
+    { class: "answer-form" },
     parts.map(({ element }) => element),
     question.deadline_at && h("p", { class: "dim" }, `It waits until ${dateTime(Date.parse(question.deadline_at))}.`),
     problem,
     buttons,
   );
 
+  // Nothing is disabled meanwhile: a control that is loses the focus.
+  let isSending = false;
   const send = async (answers) => {
-    if (answers.includes(undefined)) return;
+    if (isSending || answers.includes(undefined)) return;
+    isSending = true;
+    setAttribute(form, "aria-busy", "true");
     fill(problem);
-    const controls = [...form.querySelectorAll("button, input, select, textarea")];
-    for (const control of controls) control.disabled = true;
     try {
       await json(runApi(runId, "/resume"), { method: "POST", body: { answers, exchange_id: exchangeId }, signal });
       announce("The answer was sent.");
     } catch (error) {
       if (signal.aborted) return;
-      for (const control of controls) control.disabled = false;
+      isSending = false;
+      setAttribute(form, "aria-busy", undefined);
       const { interrupt_id, path, expected } = error.problem ?? {};
       const at = parts.find(({ interrupt }) => interrupt.id === interrupt_id);
       if (at !== undefined && typeof path === "string") at.fields.complain(path, expected ?? error.message);

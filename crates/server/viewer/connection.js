@@ -31,7 +31,7 @@ export class Connection {
     );
   }
 
-  /** One of `connecting`, `live`, `behind`, `resuming`, `paused`, `ended`, `failed`. */
+  /** One of `connecting`, `waiting`, `live`, `behind`, `resuming`, `paused`, `ended`, `failed`. */
   get state() {
     return this.#state;
   }
@@ -69,6 +69,12 @@ export class Connection {
   paused() {
     this.#detail = "while this tab is in the background";
     this.#show("paused");
+  }
+
+  /** There is nothing to follow yet. */
+  waiting() {
+    this.#detail = "";
+    this.#show("waiting");
   }
 
   /** Following was given up. */

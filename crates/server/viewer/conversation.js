@@ -5,17 +5,17 @@
 //
 // A run holds its items in the order in which they came:
 //
-//   message    {role, name?, text, status}          of a person, or of the agent while `status` is `open`
-//   thinking   {text, status}
+//   message    {role, name?, pieces, characters, status}    what was said, in the pieces in which it came
+//   thinking   {pieces, characters, status}
 //   tool       {call_id, name, arguments, is_complete, result?, status}
 //   activity   {activity_type, content}
 //   notice     {level, code, message, attributes?}
 //   error      {code, message, retryable}
-//   attempt    {attempt}                            a further attempt begins
+//   attempt    {attempt}                                    a further attempt begins
 //   question   {interrupts, prompt, deadline_at?, answer?}
 //
 // each with `kind`, and where they have them `by` (the child agent that it is of), `abandoned` (its attempt was given up) and
-// `hidden`.
+// `hidden`. `status` is `open` or that of the end of the segment. `restated` counts how often a text was replaced.
 
 import { PatchError, applyPatch } from "./json_patch.js";
 
@@ -40,6 +40,12 @@ function textOf(content) {
   return content === undefined || content === null ? "" : JSON.stringify(content);
 }
 
+/** A text as it is kept: in pieces, so that adding to it does not copy what is there. */
+const pieces = (text) => ({ pieces: text === "" ? [] : [text], characters: text.length });
+
+/** The same item with its text in one piece. */
+const compact = (item) => (item.pieces === undefined ? item : { ...item, pieces: pieces(item.pieces.join("")).pieces });
+
 export class Conversation {
   /** The runs, in the order in which their first frames came. */
   runs = [];
@@ -62,7 +68,8 @@ export class Conversation {
   }
 
   toJSON() {
-    return { format: FORMAT, runs: this.runs, messages: [...this.#messages], calls: [...this.#calls] };
+    const runs = this.runs.map((run) => ({ ...run, items: run.items.map(compact) }));
+    return { format: FORMAT, runs, messages: [...this.#messages], calls: [...this.#calls] };
   }
 
   run(runId) {
@@ -226,7 +233,8 @@ export class Conversation {
       this.#calls.set(call.id, [run.run_id, place]);
     }
     if (role === "tool") {
-      this.#setResult(message.toolCallId, { ok: message.error === undefined, preview: textOf(message.content) });
+      const result = { ok: message.error === undefined, preview: textOf(message.content) };
+      this.#setResult(message.toolCallId, result, { isRestated: true });
       return;
     }
     if (role === "activity") {
@@ -237,15 +245,15 @@ export class Conversation {
     const known = this.#at(this.#messages.get(id));
     if (known !== undefined) {
       const [of, place, item] = known;
-      // A message of this agent is what its own frames say, which may be more than what was known when it was restated.
-      if (item.of_segment || item.text === text) return;
-      item.text = text;
+      // What an agent said is what its own frames say, which may be more than was known when it was restated.
+      if (item.of_segment || item.pieces === undefined || item.pieces.join("") === text) return;
+      Object.assign(item, pieces(text), { restated: (item.restated ?? 0) + 1 });
       this.#touch(of, place);
       return;
     }
     if (text === "") return;
     const kind = role === "reasoning" ? "thinking" : "message";
-    const place = this.#add(run, { kind, id, role, name, text, status: "completed" });
+    const place = this.#add(run, { kind, id, role, name, ...pieces(text), status: "completed" });
     if (id !== undefined) this.#messages.set(id, [run.run_id, place]);
   }
 
@@ -286,12 +294,14 @@ export class Conversation {
   /** The item that a segment's text, or its reasoning, goes into. */
   #said(run, segment, kind) {
     if (segment[kind] === undefined) {
-      const { by, id, role = "assistant" } = segment;
+      const { by, role = "assistant" } = segment;
+      // A model call may hold both, as two messages.
+      const id = kind === "thinking" && segment.kind === "model" ? `${segment.id}.thinking` : segment.id;
       // A model call is called after its model; a message after who speaks.
       const name = segment.kind === "message" ? segment.name : undefined;
-      const item = { kind, of_segment: true, id, role, name, by, text: "", status: "open" };
+      const item = { kind, of_segment: true, id, role, name, by, ...pieces(""), status: "open" };
       segment[kind] = this.#add(run, item);
-      if (kind === "message") this.#messages.set(id, [run.run_id, segment[kind]]);
+      this.#messages.set(item.id, [run.run_id, segment[kind]]);
     }
     return segment[kind];
   }
@@ -300,7 +310,9 @@ export class Conversation {
     const segment = run.segments[id];
     if (segment === undefined) return;
     const place = this.#said(run, segment, kind);
-    run.items[place].text += text;
+    const item = run.items[place];
+    item.pieces.push(text);
+    item.characters += text.length;
     this.#touch(run, place);
   }
 
@@ -335,12 +347,12 @@ export class Conversation {
     this.#setResult(tool_call_id, result);
   }
 
-  #setResult(callId, result) {
+  #setResult(callId, result, { isRestated = false } = {}) {
     const known = this.#at(this.#calls.get(callId));
     if (known === undefined) return;
     const [run, place, item] = known;
-    // A message list that restates a result has it whole, and nothing about how it came about.
-    if (item.result !== undefined && result.bytes === undefined && item.result.segment_id !== undefined) return;
+    // A message says less of a result than its frame does: not whether the tool succeeded, for instance.
+    if (isRestated && item.result !== undefined) return;
     item.result = result;
     this.#touch(run, place);
   }

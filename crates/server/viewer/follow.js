@@ -32,7 +32,7 @@ const HEAD_EVERY_MS = 1000;
  */
 export async function followFrames({ runId, cursor = 0, signal, connection, take }) {
   let at = cursor;
-  const progress = (seq) => {
+  const progress = ({ seq }) => {
     at = seq;
     connection.progress({ cursor: seq });
   };
@@ -57,7 +57,8 @@ export async function followFrames({ runId, cursor = 0, signal, connection, take
         backoff: { maxElapsedMs: Infinity },
         onStatus: (status) => connection.status(status),
       });
-      await pump(run, { runId, signal: link.signal, connection, take, progress });
+      const heads = watchHead(runId, link.signal, connection);
+      await pump(run, { heads, signal: link.signal, take, progress });
       return at;
     } catch (error) {
       if (signal.aborted) return at;
@@ -75,7 +76,7 @@ export async function followFrames({ runId, cursor = 0, signal, connection, take
   return at;
 }
 
-/** Leaves a connection when the tab has been in the background for a while. The answer ends the watching. */
+/** Aborts a connection when the tab has been in the background for a while. Answers with what undoes that. */
 export function leaveWhenHidden(link) {
   let timer;
   const look = () => {
@@ -93,7 +94,7 @@ export function leaveWhenHidden(link) {
  * Reads as fast as the page takes, no faster: what is not read stays on the server. A batch is handed over before the next
  * picture; when more has come than fits, the page is behind, and says so.
  */
-async function pump(run, { runId, signal, connection, take, progress }) {
+export async function pump(run, { heads, signal, take, progress }) {
   let batch = [];
   let turnBegan = performance.now();
   let handingOver;
@@ -111,14 +112,13 @@ async function pump(run, { runId, signal, connection, take, progress }) {
       failure = error;
       return;
     }
-    progress(frames[frames.length - 1].seq);
+    progress(frames[frames.length - 1]);
   };
-  const heads = watchHead(runId, signal, connection);
   for await (const frame of run) {
     batch.push(frame);
     handingOver ??= handOver();
     if (batch.length >= BATCH) {
-      heads.behind();
+      heads?.behind();
       await handingOver;
     } else if (performance.now() - turnBegan > TURN_MS) {
       await breathe();

@@ -6,11 +6,14 @@ export const ROUTES = [
   { path: "/", nav: "runs", load: () => import("./pages/runs.js") },
   { path: "/runs/:id", nav: "runs", load: () => import("./pages/run.js") },
   { path: "/runs/:id/frames", nav: "runs", load: () => import("./pages/frames.js") },
+  { path: "/chat", nav: "chat", load: () => import("./pages/chat.js") },
+  { path: "/chat/:agent/:session", nav: "chat", load: () => import("./pages/chat.js") },
 ];
 
 /** The navigation, in order. */
 export const NAV = [
   { id: "runs", label: "Runs", href: "/" },
+  { id: "chat", label: "Conversations", href: "/chat" },
 ];
 
 /** The parameters of the first route that an address belongs to, and the route; `undefined` for a strange address. */

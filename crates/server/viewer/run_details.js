@@ -15,6 +15,9 @@ const PRETTY = 500_000;
 /** Most changes of the state that are listed; the earlier ones are in the frames. */
 const CHANGES = 300;
 
+/** Most texts of a run that its output shows one below the other. */
+const TEXTS = 40;
+
 /** The text as JSON with a line for each member, if it is JSON. */
 function pretty(source) {
   if (source.length > PRETTY) return source;
@@ -48,21 +51,21 @@ function jsonSection(title, value) {
   return h("section", { class: "detail" }, head, textBox(source, { "aria-label": title }));
 }
 
+/** A box of a text that grows stays at its end, by its style alone: to scroll it would lay out the page for each batch. */
+const boxClass = (isLive) => (isLive ? "text-box at-end" : "text-box");
+
 /** A text that is still being written: each call of the second of the pair adds what has come since. */
-function growing(title, pieces, props = {}) {
+function growing(title, pieces, { isLive, ...props }) {
   const flow = new Flow(props);
-  const box = h("div", { class: "text-box", tabindex: 0, role: "region", "aria-label": title }, flow.element);
+  const box = h("div", { class: boxClass(isLive), tabindex: 0, role: "region", "aria-label": title }, flow.element);
   const element = section(title, box);
   let shown = 0;
   const update = () => {
     const all = pieces();
     element.hidden = all.length === 0;
     if (all.length === shown) return;
-    // Whoever reads further up is left there.
-    const atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 8;
     flow.append(all.slice(shown).join(""));
     shown = all.length;
-    if (atEnd) box.scrollTop = box.scrollHeight;
   };
   update();
   return { element, update };
@@ -115,12 +118,13 @@ function together(parts, ...content) {
 // A segment.
 
 function segmentDetails(node, { model, signal, runId }) {
+  const isLive = node.end === null;
   const head = live(() => ({
     key: `${node.status}/${node.flow.frames === 0}/${node.flow.gap}`,
     content: () => facts(segmentFacts(node, model)),
   }));
-  const thinking = growing("Reasoning", () => node.thinking, { class: "reasoning" });
-  const spoken = growing("Text", () => node.text);
+  const thinking = growing("Reasoning", () => node.thinking, { isLive, class: "reasoning" });
+  const spoken = growing("Text", () => node.text, { isLive });
   const parts = [head, thinking, spoken];
   if (node.kind === "tool") parts.push(argumentsOf(node), resultOf(node, runId, signal));
   const failure = live(() => ({
@@ -159,7 +163,7 @@ function argumentsOf(node) {
     key: node.arguments === null ? "" : "whole",
     content: () => node.arguments !== null && jsonSection("Arguments", node.arguments),
   }));
-  const streamed = growing("Arguments, so far", () => node.argumentPieces, { class: "mono" });
+  const streamed = growing("Arguments, so far", () => node.argumentPieces, { isLive: true, class: "mono" });
   const update = () => {
     whole.update();
     if (node.arguments === null) streamed.update();
@@ -273,7 +277,7 @@ function waitDetails(node, { model }) {
 
 function stateDetails(node, { model }) {
   const list = h("ol", { class: "changes" });
-  const value = h("div", {});
+  const value = h("div", { class: "details-of" });
   const earlier = h("p", { class: "dim", hidden: true });
   let shown = 0;
   let chosen = null;
@@ -351,7 +355,7 @@ function runDetails(node, around) {
     key: `${model.ended?.failure_class}`,
     content: () => model.ended?.failure_class && errorBox({ code: model.ended.failure_class, message: model.ended.failure_detail ?? "" }),
   }));
-  const output = outputOf(model);
+  const output = outputOf(model, around.record().ended_at === null);
   const used = live(() => ({
     key: String(model.usageVersion),
     content: () => {
@@ -363,10 +367,11 @@ function runDetails(node, around) {
     key: String(model.ended !== null),
     content: () => model.ended?.agui?.result !== undefined && jsonSection("Result", model.ended.agui.result),
   }));
-  const metadata = around.record()?.metadata;
+  const metadata = around.record().metadata;
   const element = h(
     "div",
     { class: "details-of" },
+    h("h2", { class: "visually-hidden" }, "The run as a whole"),
     failure.element,
     prompt !== undefined && section("Asked", said(prompt, { class: "asked" }, "p")),
     output.element,
@@ -397,11 +402,13 @@ export function promptOf(input) {
   return message.content.map((part) => (part?.type === "text" ? String(part.text) : `[${part?.type ?? "part"}]`)).join("\n");
 }
 
-/** What the run says, of the attempt that counts: its texts one below the other. */
-function outputOf(model) {
+/** What the run says, of the attempt that counts: its last texts one below the other. */
+function outputOf(model, isLive) {
   const flows = new Map();
-  const box = h("div", { class: "text-box", tabindex: 0, role: "region", "aria-label": "Output" });
-  const element = section("Output", box);
+  const earlier = h("p", { class: "dim", hidden: true });
+  const texts = h("div", {});
+  const box = h("div", { class: boxClass(isLive), tabindex: 0, role: "region", "aria-label": "Output" }, texts);
+  const element = section("Output", earlier, box);
   let attempt;
   const update = () => {
     const current = model.attempts.at(-1);
@@ -409,22 +416,28 @@ function outputOf(model) {
       // What an attempt before said is no part of the result.
       attempt = current;
       flows.clear();
-      fill(box);
+      fill(texts);
     }
-    const atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 8;
-    for (const segment of model.output) {
+    const all = model.output;
+    for (const segment of all.slice(-TEXTS)) {
       let one = flows.get(segment);
       if (one === undefined) {
         one = { flow: new Flow({ class: "output" }), shown: 0 };
         flows.set(segment, one);
-        box.append(one.flow.element);
+        texts.append(one.flow.element);
       }
       if (segment.text.length === one.shown) continue;
       one.flow.append(segment.text.slice(one.shown).join(""));
       one.shown = segment.text.length;
     }
+    for (const [segment, { flow }] of flows) {
+      if (flows.size <= TEXTS) break;
+      flow.element.remove();
+      flows.delete(segment);
+    }
+    earlier.hidden = all.length <= TEXTS;
+    if (!earlier.hidden) setText(earlier, `The last ${TEXTS} of ${count(all.length)} texts. The others are in the timeline.`);
     element.hidden = flows.size === 0;
-    if (atEnd) box.scrollTop = box.scrollHeight;
   };
   update();
   return { element, update };

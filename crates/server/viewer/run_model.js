@@ -79,6 +79,8 @@ export class RunModel {
   #attempt = null;
   #changed = new Set();
   #hasNew = false;
+  /** What was counted last, and of which version. */
+  #usage = null;
 
   /**
    * Takes frames, in order. Answers with what is not as it was: the nodes that changed, and whether there are new ones.
@@ -94,6 +96,11 @@ export class RunModel {
 
   /** Tokens and cost by model: of `run.end` once it came, else of the segments that have ended. */
   usage() {
+    if (this.#usage?.version !== this.usageVersion) this.#usage = { version: this.usageVersion, entries: this.#count() };
+    return this.#usage.entries;
+  }
+
+  #count() {
     const entries = [];
     for (const segment of this.segments.values()) {
       if (segment.usage === undefined && segment.cost === undefined) continue;
@@ -174,6 +181,8 @@ export class RunModel {
       this.#close(this.#retryWait, millis(frame.ts), "over");
       this.#retryWait = null;
     }
+    // The silence in front of an attempt was the wait for it.
+    if (this.flow.first !== null) this.flow.last = millis(frame.ts);
     const attempt = node("attempt", `attempt.${frame.seq}`, frame, { number: data.attempt, started: data, status: null, texts: [] });
     this.#attempt = this.#new(this.run, attempt);
     this.attempts.push(attempt);

@@ -39,6 +39,7 @@ export class Timeline {
   #orderedAt = 0;
   #isWaitingToOrder = false;
   #marksAt = "";
+  #axisWidth = 0;
 
   /**
    * @param {object} options
@@ -81,10 +82,22 @@ export class Timeline {
       h("div", { class: "timeline-head" }, h("span", {}, "What"), h("span", { class: "number" }, "Took"), this.#axis),
       h("div", { class: "timeline-body" }, this.#grid, this.#list.element, this.#follow),
     );
+    // Sizes are asked for when they change, and not with every batch: to ask lays out the page.
+    const sizes = new ResizeObserver(() => {
+      const { element: list } = this.#list;
+      // The axis is above the rows, and ends where they do: in front of their scrollbar.
+      this.element.style.setProperty("--gutter", `${list.offsetWidth - list.clientWidth - 2}px`);
+      this.#axisWidth = this.#axis.clientWidth;
+      this.#rescale();
+    });
+    sizes.observe(this.#list.element);
     const ticking = setInterval(() => {
       if (this.#isLive && !document.hidden) this.#tick();
     }, TICK_MS);
-    signal.addEventListener("abort", () => clearInterval(ticking));
+    signal.addEventListener("abort", () => {
+      clearInterval(ticking);
+      sizes.disconnect();
+    });
   }
 
   /** The node that is selected, once there is one. */
@@ -124,10 +137,7 @@ export class Timeline {
     if (run === undefined) return;
     const end = run.end ?? Math.max(lastAt, this.#now());
     this.#scale = new TimeScale(run.start, end, waits, this.#isLive);
-    const { element: list } = this.#list;
-    // The axis is above the rows, and ends where they do: in front of their scrollbar.
-    this.element.style.setProperty("--gutter", `${list.offsetWidth - list.clientWidth - 2}px`);
-    const width = this.#axis.clientWidth;
+    const width = this.#axisWidth;
     const marks = this.#scale.marks(Math.max(2, Math.floor(width / 110)));
     // Marks of two stretches may come close to each other at a wait between them: the later gives way.
     const shown = marks.filter(({ place }, i) => i === 0 || (place - marks[i - 1].place) * width > 44);
@@ -305,7 +315,7 @@ export function lookOf(node) {
     case "wait":
       return waitLook(node);
     case "notice":
-      return { kind: "notice", name: oneLine(node.notice.code), more: oneLine(node.notice.message), status: node.notice.level, isPoint: true };
+      return { kind: "notice", ...noticeWords(node.notice), status: node.notice.level, isPoint: true };
     case "error":
       return { kind: "error", name: oneLine(node.error.code), more: oneLine(node.error.message), status: "error", isPoint: true };
     case "state":
@@ -313,6 +323,16 @@ export function lookOf(node) {
     default:
       return segmentLook(node);
   }
+}
+
+/** What an application's own event is called is in it, and says more than its type. */
+function noticeWords({ code, message, attributes }) {
+  const { name, value, activityType, content, event } = Object(attributes);
+  const told = (given) => (given === undefined ? "" : oneLine(JSON.stringify(given).slice(0, 400), 120));
+  if (code === "agui.CUSTOM") return { name: `custom ${oneLine(String(name), 60)}`, more: told(value) };
+  if (code.startsWith("agui.ACTIVITY_")) return { name: `activity ${oneLine(String(activityType), 60)}`, more: told(content) };
+  if (code === "agui.RAW") return { name: "raw event", more: told(event) };
+  return { name: oneLine(code), more: oneLine(message) };
 }
 
 function waitLook(node) {
@@ -327,8 +347,9 @@ function segmentLook(node) {
   const tokens = node.usage === undefined ? "" : ` ${count(node.usage.input_tokens)} → ${count(node.usage.output_tokens)} tokens`;
   const status = node.status ?? "running";
   if (kind === "model") return { kind, name: `model ${oneLine(withModel(node), 60)}`, more: `${tokens} ${oneLine(node.summary, 120)}`.trim(), status };
-  const name = kind === "message" || kind === "reasoning" ? (node.name === null ? kind : `${kind} ${oneLine(node.name, 60)}`) : `${kind} ${oneLine(node.name ?? "", 80)}`;
-  return { kind, name, more: oneLine(node.summary, 120), status };
+  // Nearly every message is the assistant's.
+  const isUsual = node.name === null || (kind === "message" && node.name === "assistant");
+  return { kind, name: isUsual ? kind : `${kind} ${oneLine(node.name, 80)}`, more: oneLine(node.summary, 120), status };
 }
 
 /** A moment of the run, as its clock says and since its start. */

@@ -27,3 +27,5 @@ mod serving;
 mod tls;
 mod verdicts;
 mod verify_log;
+mod viewer;
+mod viewer_chat;

@@ -22,4 +22,5 @@ mod shutdown;
 mod sse;
 mod statuses;
 mod versions;
+mod viewer;
 mod websocket;

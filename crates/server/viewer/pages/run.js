@@ -47,6 +47,8 @@ class RunPage {
   #status = h("span", { class: "status" });
   #question = h("section", { class: "question", "aria-label": "The run waits for you", hidden: true });
   #asked;
+  /** Whether the focus is, or was last, in the question. */
+  #isAnswering = false;
   #problem = h("div", {});
   #cancel = h("button", { type: "button", class: "danger", on: { click: () => void this.#stop() } }, icon("stop"), "Cancel");
   #retry = h("button", { type: "button", on: { click: () => void this.#again() } }, icon("retry"), "Retry as a new run");
@@ -71,6 +73,9 @@ class RunPage {
       this.#question,
       h("div", { class: "run-split" }, this.#timeline.element, this.#details),
     );
+    root.addEventListener("focusin", ({ target }) => {
+      this.#isAnswering = this.#question.contains(target);
+    });
     this.#showRecord();
   }
 
@@ -195,13 +200,12 @@ class RunPage {
     const isWaiting = waiting !== null && this.#model.status === "suspended";
     if (!isWaiting) {
       if (this.#asked === undefined) return;
-      const hadFocus = this.#question.contains(document.activeElement);
       this.#asked.leaving.abort();
       this.#asked = undefined;
       this.#question.hidden = true;
       fill(this.#question);
-      // What had the focus is gone, and the page should not lose it.
-      if (hadFocus) this.#timeline.element.querySelector("[tabindex]")?.focus({ preventScroll: true });
+      // What had the focus is gone, and the page should not lose it. A button that was pressed has lost it by being disabled.
+      if (this.#isAnswering) this.#timeline.element.querySelector("[tabindex]")?.focus({ preventScroll: true });
       return;
     }
     if (this.#asked?.waiting === waiting) return;
