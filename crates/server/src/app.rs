@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use runwire_engine::Engine;
 use runwire_store::{RunRecord, Store};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -13,6 +14,10 @@ use crate::copilotkit::{COPILOTKIT_PATH, EarlyStops};
 use crate::history_reader::Histories;
 use crate::keep_alive::KeepAlives;
 use crate::problem::Problem;
+
+/// A check reads a whole log as fast as it can, so only so many go on at a time: neither their memory nor the processor
+/// belongs to whoever asks for the most of them (G8).
+const CHECKS: usize = 2;
 
 /// How the server talks to its clients.
 #[derive(Clone, Debug)]
@@ -77,6 +82,8 @@ pub(crate) struct Inner {
     pub histories: Histories,
     /// Stops that CopilotKit's client asked for before their runs were there.
     pub early_stops: EarlyStops,
+    /// Whose turn it is to have a run checked: [`CHECKS`] at a time, the others wait in order.
+    pub checks: Semaphore,
     /// WebSocket connections, which outlive the request that they came from.
     pub connections: TaskTracker,
 }
@@ -94,6 +101,7 @@ impl App {
                 closing: CancellationToken::new(),
                 histories: Histories::default(),
                 early_stops: EarlyStops::default(),
+                checks: Semaphore::new(CHECKS),
                 connections: TaskTracker::new(),
             }),
         }

@@ -16,7 +16,8 @@ use crate::auth::bearer;
 use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
 use crate::{
-    agui, connect, copilotkit, executor, frame_stream, prune, resume, runs, session_stream, sessions, viewer, websocket,
+    agui, check, connect, copilotkit, executor, frame_stream, prune, resume, runs, session_stream, sessions, viewer,
+    websocket,
 };
 
 /// All routes of the server.
@@ -41,6 +42,7 @@ pub fn router(app: App) -> Router {
         .route("/v2/runs/{id}/claim", post(executor::claim))
         .route("/v2/runs/{id}/heartbeat", post(executor::heartbeat))
         .route("/v2/runs/{id}/agui", get(agui::follow))
+        .route("/v2/runs/{id}/check", get(check::check))
         .route("/v2/runs/{id}/cancel", post(runs::cancel))
         .route("/v2/runs/{id}/resume", post(resume::resume))
         .route("/v2/runs/{id}/segments/{segment}/payload", get(runs::payload))
@@ -106,6 +108,7 @@ fn about(app: &App, headers: &HeaderMap) -> Response {
             "websocket": "GET /v2/runs/{id}/ws",
             "frames": "GET /v2/runs/{id}/frames",
             "events": "GET /v2/runs/{id}/agui",
+            "check": "GET /v2/runs/{id}/check",
             "claim": "POST /v2/runs/{id}/claim",
             "heartbeat": "POST /v2/runs/{id}/heartbeat",
             "push": "POST /v2/runs/{id}/frames",

@@ -3,6 +3,7 @@
 
 mod agui;
 mod auth;
+mod check;
 mod connect;
 mod copilotkit;
 mod example;
