@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, RunAgentInput, UserMessage};
 use runwire_bridge::{LogState, Pricing};
-use runwire_frame::RunStatus;
+use runwire_frame::{RunStatus, Timestamp};
 use runwire_store::{
     Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, RequestKey, Retention, RunRecord, Store,
     Tombstone,
@@ -352,6 +352,8 @@ struct Continued {
     left_out: LeftOut,
     /// Who answered.
     resolved_by: Option<String>,
+    /// Between two attempts, when the next one is due.
+    next_at: Option<Timestamp>,
 }
 
 impl Continued {
@@ -362,12 +364,19 @@ impl Continued {
         left_out: LeftOut,
         resolved_by: Option<String>,
     ) -> Continued {
-        Continued { state: log.state, resumed: true, interrupts, left_out, resolved_by }
+        Continued { state: log.state, resumed: true, interrupts, left_out, resolved_by, next_at: None }
     }
 
     /// The empty log of a run that begins.
     fn new(run_id: &str, left_out: LeftOut) -> Continued {
-        Continued { state: LogState::new(run_id), resumed: false, interrupts: Vec::new(), left_out, resolved_by: None }
+        Continued {
+            state: LogState::new(run_id),
+            resumed: false,
+            interrupts: Vec::new(),
+            left_out,
+            resolved_by: None,
+            next_at: None,
+        }
     }
 }
 

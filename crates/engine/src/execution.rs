@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use runwire_bridge::{ExchangeEnd, Failure};
-use runwire_frame::{ErrorCode, SegmentStatus};
+use runwire_frame::{ErrorCode, SegmentStatus, Timestamp};
 use runwire_store::{AppendError, Store};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::now;
 use crate::driver::{Driver, Exchange, Starting};
 use crate::in_hand::RunsInHand;
 use crate::retry::RetryPolicy;
@@ -28,6 +29,8 @@ pub(crate) struct Execution {
     pub run_id: String,
     pub driver: Arc<dyn Driver>,
     pub retry: RetryPolicy,
+    /// When the attempt is due that follows a failed one.
+    pub next_at: Option<Timestamp>,
     pub turns: Arc<Turns>,
     /// Whose turn it is. What goes on after it was suspended comes without a slot.
     pub turn: Turn,
@@ -69,9 +72,8 @@ impl Execution {
             };
             let ended = self.core.end(end, &self.retry)?;
             self.core.progress().flush().await?;
-            if ended == Ended::Exchange {
-                return Ok(());
-            }
+            let Ended::Attempt { next_at } = ended else { return Ok(()) };
+            self.next_at = Some(next_at);
             let Some(next) = self.runs.next_attempt(&self.run_id, &self.core) else { return Ok(()) };
             self.core = next;
         }
@@ -79,7 +81,10 @@ impl Execution {
 
     /// Waits until the attempt is due and has its slot, which the first one of a run has had before.
     async fn due(&mut self) -> Due {
-        let pause = self.core.between_attempts().map(|failed| self.retry.pause(failed));
+        let pause = self.core.between_attempts().map(|failed| match self.next_at {
+            Some(next_at) => self.retry.left(next_at, now()),
+            None => self.retry.pause(failed, None),
+        });
         if pause.is_some() {
             self.turn.slot = None;
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use runwire_agui::RunAgentInput;
+use runwire_frame::Timestamp;
 use runwire_store::{AppendError, RunRecord};
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +44,7 @@ impl Engine {
         ready: Ready,
     ) {
         let Ready { appender, hold, turn } = ready;
-        let Continued { state, resumed, interrupts, left_out, resolved_by } = continued;
+        let Continued { state, resumed, interrupts, left_out, resolved_by, next_at } = continued;
         let calls = if resumed { state.waiting_calls().collect() } else { Vec::new() };
         let identity = Identity {
             agent_id: agent.id.clone(),
@@ -74,6 +75,7 @@ impl Engine {
             run_id: run_id.clone(),
             driver: agent.driver,
             retry: agent.policy.retry,
+            next_at,
             turns: self.inner.turns.clone(),
             turn,
             lane: record.lane.clone(),
@@ -164,6 +166,9 @@ impl Engine {
             if !log.state.between_attempts() {
                 return Ok(None);
             }
+            let noted = store.wakes_at(run_id).await?.map(Timestamp::from_unix_millis);
+            let retry = agent.as_ref().map(|agent| &agent.policy.retry);
+            let next_at = retry.map(|retry| retry.resumed_at(log.state.attempt(), log.state.last_ts(), noted));
             let interrupts = log.suspend.as_ref().filter(|_| log.resumed).map(asked).unwrap_or_default();
             let continued = Continued {
                 state: log.state,
@@ -171,6 +176,7 @@ impl Engine {
                 interrupts,
                 left_out: LeftOut::default(),
                 resolved_by: None,
+                next_at,
             };
             (continued, log.input)
         };
