@@ -172,6 +172,11 @@ impl LogState {
         self.head
     }
 
+    /// When the last frame was recorded.
+    pub fn last_ts(&self) -> Timestamp {
+        self.last_ts
+    }
+
     /// Where the run stands.
     pub fn status(&self) -> RunStatus {
         self.status

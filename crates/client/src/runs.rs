@@ -127,15 +127,14 @@ impl CreateRun {
         self
     }
 
-    /// The header `Idempotency-Key`, as a string of structured fields (RFC 8941).
-    fn key_header(&self) -> Result<Option<HeaderValue>, ApiError> {
+    /// The header `Idempotency-Key`, as a string of structured fields (RFC 8941); or the key, when it is none.
+    fn key_header(&self) -> Result<Option<HeaderValue>, String> {
         let Some(key) = &self.idempotency_key else { return Ok(None) };
-        let refused = || ApiError::IdempotencyKey { key: key.clone() };
         if !(1..=255).contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(refused());
+            return Err(key.clone());
         }
         let quoted = format!("\"{}\"", key.replace('\\', "\\\\").replace('"', "\\\""));
-        HeaderValue::try_from(quoted).map(Some).map_err(|_| refused())
+        HeaderValue::try_from(quoted).map(Some).map_err(|_| key.clone())
     }
 
     /// The run with its input as it may be sent.
@@ -364,7 +363,7 @@ impl Server {
     /// # Errors
     /// [`ApiError`]; status 422 also when the key was used for something else, 410 when the run that it made was removed.
     pub async fn create_run(&self, run: &CreateRun) -> Result<RunRecord, ApiError> {
-        let key = run.key_header()?;
+        let key = run.key_header().map_err(|key| ApiError::IdempotencyKey { key })?;
         let run = run.prepared()?;
         let url = self.url(&["v2", "runs"]);
         let mut request = self.request(Method::POST, url.clone()).json(&run);

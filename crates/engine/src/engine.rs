@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, RunAgentInput, UserMessage};
 use runwire_bridge::{LogState, Pricing, WaitingCall};
-use runwire_frame::RunStatus;
+use runwire_frame::{RunStatus, Timestamp};
 use runwire_store::{
     Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, RequestKey, Retention, RunRecord, Store,
     Tombstone,
@@ -382,6 +382,8 @@ struct Continued {
     left_out: LeftOut,
     /// Who answered.
     resolved_by: Option<String>,
+    /// Between two attempts, when the next one is due.
+    next_at: Option<Timestamp>,
 }
 
 impl Continued {
@@ -393,7 +395,16 @@ impl Continued {
         resolved_by: Option<String>,
     ) -> Continued {
         let calls = log.state.waiting_calls().collect();
-        Continued { state: log.state, resumed: true, interrupts, calls, results: Vec::new(), left_out, resolved_by }
+        Continued {
+            state: log.state,
+            resumed: true,
+            interrupts,
+            calls,
+            results: Vec::new(),
+            left_out,
+            resolved_by,
+            next_at: None,
+        }
     }
 
     /// The empty log of a run that begins. It asked nothing yet, so every entry of the input's `resume` is left out.
@@ -406,6 +417,7 @@ impl Continued {
             results: Vec::new(),
             left_out: LeftOut::take(input, &[]),
             resolved_by: None,
+            next_at: None,
         }
     }
 }

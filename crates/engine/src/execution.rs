@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use runwire_bridge::{ExchangeEnd, Failure};
-use runwire_frame::{EndStatus, ErrorCode, SegmentStatus};
+use runwire_frame::{EndStatus, ErrorCode, SegmentStatus, Timestamp};
 use runwire_store::{AppendError, Store};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::now;
 use crate::driver::{Driver, Exchange, Starting};
 use crate::engine::Unneeded;
 use crate::in_hand::RunsInHand;
@@ -30,6 +31,8 @@ pub(crate) struct Execution {
     pub run_id: String,
     pub driver: Arc<dyn Driver>,
     pub retry: RetryPolicy,
+    /// When the attempt is due that follows a failed one.
+    pub next_at: Option<Timestamp>,
     /// The session's turn, which the next run of it has when this is dropped.
     pub _place: Option<Place>,
     pub exchange: Exchange,
@@ -72,7 +75,8 @@ impl Execution {
             self.core.family().end();
             self.core.progress().flush().await?;
             self.let_children_go(&ended).await;
-            let Ended::Attempt { .. } = ended else { return Ok(()) };
+            let Ended::Attempt { next_at, .. } = ended else { return Ok(()) };
+            self.next_at = Some(next_at);
             let Some(next) = self.runs.next_attempt(&self.run_id, &self.core) else { return Ok(()) };
             self.core.slot().retire();
             self.core = next;
@@ -102,8 +106,11 @@ impl Execution {
     }
 
     /// Waits until the attempt is due and has its slot, which the first one of a run has had before.
-    async fn due(&self) -> Due {
-        let pause = self.core.between_attempts().map(|failed| self.retry.pause(failed));
+    async fn due(&mut self) -> Due {
+        let pause = self.core.between_attempts().map(|failed| match self.next_at {
+            Some(next_at) => self.retry.left(next_at, now()),
+            None => self.retry.pause(failed, None),
+        });
         let slot = self.core.slot();
         if pause.is_some() {
             slot.give_back();
@@ -187,7 +194,7 @@ impl Execution {
                 (Unneeded::AllBut(known.iter().cloned().collect()), *has_children)
             }
             Ended::Exchange { has_children, .. } => (Unneeded::All, *has_children),
-            Ended::Attempt { has_children } => (Unneeded::Unkeyed, *has_children),
+            Ended::Attempt { has_children, .. } => (Unneeded::Unkeyed, *has_children),
         };
         if (has_children || !known.is_empty())
             && let Some(engine) = self.core.engine()

@@ -31,6 +31,7 @@ mod recovery;
 mod redaction;
 mod request;
 mod retry;
+mod retry_after;
 mod run_core;
 mod said;
 mod segment;
@@ -58,6 +59,7 @@ pub use redaction::{REDACTED, Redaction, SECRET_MIN_BYTES};
 // What an agent of the program's own is written with.
 pub use request::{CreateRun, CreateRunError, RunRequest, Started};
 pub use retry::RetryPolicy;
+pub use retry_after::{retry_after, told_retry_after};
 pub use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, Suspension, ToolOutput};
 pub use segment::Segment;
 pub use sweeper::Swept;

@@ -15,7 +15,7 @@ use crate::answers::{Resolved, asked};
 use crate::clock::now;
 use crate::driver::RecordedResult;
 use crate::retry::RetryPolicy;
-use crate::run_core::to_append;
+use crate::run_core::{put_off, to_append};
 
 /// What became of a run without an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,9 +260,14 @@ impl TakeOver<'_> {
             Recorder::recover(state)
         };
         let recorder = recorder.priced(self.pricing.clone());
-        let recorded = match recovered {
-            Recovered::Cancelled => recorder.cancel(now(), &[], None),
-            Recovered::Retrying => recorder.retry(now(), failure).0,
+        let recorded = match (recovered, self.retry) {
+            (Recovered::Cancelled, _) => recorder.cancel(now(), &[], None),
+            (Recovered::Retrying, Some(retry)) => {
+                let (attempt, now) = (recorder.state().attempt(), now());
+                appender.enqueue(put_off(recorder.retry(now, failure).0, retry.next_at(attempt, now, None)))?;
+                appender.progress().flush().await?;
+                return Ok(recovered);
+            }
             _ => recorder.fail(now(), failure),
         };
         append(&mut appender, recorded).await?;

@@ -53,6 +53,8 @@ pub(crate) enum Ended {
     Attempt {
         /// As above.
         has_children: bool,
+        /// When it is due.
+        next_at: Timestamp,
     },
 }
 
@@ -380,7 +382,7 @@ impl RunCore {
 
     /// Tells what guardrails found, and lets the run go no further if one of them stops it.
     pub(crate) fn guarded(&self, found: Vec<Found>) -> Result<(), WriteError> {
-        for Found { guardrail, on, message, action, retryable } in found {
+        for Found { guardrail, on, message, action, retryable, retry_after } in found {
             match action {
                 Action::Warn => {
                     let what = format!("the guardrail `{guardrail}` objects: {message}");
@@ -390,7 +392,8 @@ impl RunCore {
                 }
                 Action::Stop => {
                     let message = format!("the guardrail `{guardrail}` stopped the run: {message}");
-                    let failure = Failure { retryable, ..Failure::new(ErrorCode::GuardrailBlocked, &message) };
+                    let failure =
+                        Failure { retryable, retry_after, ..Failure::new(ErrorCode::GuardrailBlocked, &message) };
                     self.lock().blocked.get_or_insert(failure);
                     self.stop.cancel();
                     return Err(WriteError::Stopped(message));
@@ -482,13 +485,17 @@ impl RunCore {
             ExchangeEnd::Failed(failure)
                 if !inner.stopping && retry.tries_again(recorder.state().attempt(), &failure) =>
             {
+                let next_at = retry.next_at(recorder.state().attempt(), now, failure.retry_after);
                 let failure = Failure { segments: SegmentStatus::Abandoned, ..failure };
                 let (recorded, state) = recorder.retry(now, failure);
                 inner.phase = Phase::GivenUp(state);
-                inner.append(recorded)?;
-                return Ok(Ended::Attempt { has_children });
+                inner.enqueue(put_off(recorded, next_at))?;
+                return Ok(Ended::Attempt { has_children, next_at });
             }
-            ExchangeEnd::Failed(failure) => recorder.fail(now, failure),
+            ExchangeEnd::Failed(failure) => {
+                let failure = retry.explained(recorder.state().attempt(), failure);
+                recorder.fail(now, failure)
+            }
             ExchangeEnd::Suspended(suspension) => recorder.suspend(now, suspension).0,
         };
         let status = match recorded.frames.last().map(|frame| &frame.data) {
@@ -519,9 +526,19 @@ impl Inner {
     }
 
     fn append(&mut self, recorded: Recorded) -> Result<(), AppendError> {
-        let appender = self.appender.as_mut().ok_or(AppendError::Ended)?;
-        appender.enqueue(to_append(recorded))
+        self.enqueue(to_append(recorded))
     }
+
+    fn enqueue(&mut self, append: Append) -> Result<(), AppendError> {
+        self.appender.as_mut().ok_or(AppendError::Ended)?.enqueue(append)
+    }
+}
+
+/// What was recorded of an attempt that another follows, and when that is due, for whoever executes it.
+pub(crate) fn put_off(recorded: Recorded, next_at: Timestamp) -> Append {
+    let mut append = to_append(recorded);
+    append.update.get_or_insert_default().wakes_at = Some(Some(next_at.unix_millis()));
+    append
 }
 
 /// What the first frame of an exchange says of its input beyond the frame: whoever did not make the request can still see
@@ -549,7 +566,7 @@ pub(crate) fn to_append(recorded: Recorded) -> Append {
             Data::RunStatus(change) => {
                 let update: &mut RunUpdate = update.get_or_insert_default();
                 update.status = Some(change.status.as_str().to_owned());
-                if change.previous == Some(RunStatus::Suspended) {
+                if matches!(change.previous, Some(RunStatus::Suspended | RunStatus::Retrying)) {
                     update.wakes_at = Some(None);
                 }
             }

@@ -196,6 +196,7 @@ impl CallError {
 
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Failure {
-        Failure { retryable: error.retryable, ..Failure::new(error.code, error.message) }
+        let CallError { code, message, retryable, retry_after } = error;
+        Failure { retryable, retry_after, ..Failure::new(code, message) }
     }
 }

@@ -118,7 +118,7 @@ async fn execute_one(due: Due) -> Result<Executed, WriteError> {
             (tool.execute(call).await, tool.required())
         }
     };
-    let ToolReturn { ok, output, timed_out } = returned;
+    let ToolReturn { ok, output, timed_out, retry_after } = returned;
     let text = told(&output);
     let answered = segment.result(ok, &output).await?;
     let mut failure = None;
@@ -129,7 +129,8 @@ async fn execute_one(due: Due) -> Result<Executed, WriteError> {
         let error = SegmentError { code, message: text.clone(), extra: Map::new() };
         answered.end(Ending { error: Some(error), ..Ending::with_status(SegmentStatus::Failed) }).await?;
         failure = required.then(|| Failure {
-            retryable: timed_out,
+            retryable: timed_out || retry_after.is_some(),
+            retry_after,
             ..Failure::new(code, format!("the tool `{name}`, which the agent cannot do without, failed: {text}"))
         });
     }

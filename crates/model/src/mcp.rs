@@ -305,7 +305,7 @@ fn returned(result: &CallToolResult, max: usize) -> ToolReturn {
         Some(texts) => ToolOutput::Text(texts.join("\n")),
         None => ToolOutput::Parts(parts),
     };
-    ToolReturn { ok, output, timed_out: false }
+    ToolReturn { ok, output, timed_out: false, retry_after: None }
 }
 
 /// A block of a result as one of AG-UI's parts. What has no part of its own is told as text.

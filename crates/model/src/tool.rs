@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use runwire_bridge::ToolOutput;
@@ -61,17 +62,19 @@ pub struct ToolReturn {
     pub output: ToolOutput,
     /// Whether it failed because it took too long.
     pub timed_out: bool,
+    /// It did not begin, and asks to be called again after so long.
+    pub retry_after: Option<Duration>,
 }
 
 impl ToolReturn {
     /// It worked and returned this.
     pub fn worked(output: ToolOutput) -> ToolReturn {
-        ToolReturn { ok: true, output, timed_out: false }
+        ToolReturn { ok: true, output, timed_out: false, retry_after: None }
     }
 
     /// It failed, and the model is told why.
     pub fn failed(why: impl Into<String>) -> ToolReturn {
-        ToolReturn { ok: false, output: ToolOutput::Text(why.into()), timed_out: false }
+        ToolReturn { ok: false, output: ToolOutput::Text(why.into()), timed_out: false, retry_after: None }
     }
 }
 

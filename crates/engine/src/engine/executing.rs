@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use runwire_agui::RunAgentInput;
+use runwire_frame::Timestamp;
 use runwire_store::{AppendError, RunRecord};
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +48,7 @@ impl Engine {
         ready: Ready,
     ) {
         let Ready { appender, hold, turn: Turn { slot, place } } = ready;
-        let Continued { state, resumed, interrupts, calls, results, left_out, resolved_by } = continued;
+        let Continued { state, resumed, interrupts, calls, results, left_out, resolved_by, next_at } = continued;
         let identity = Identity {
             run_id: record.run_id.clone(),
             agent_id: agent.id.clone(),
@@ -81,6 +82,7 @@ impl Engine {
             run_id: run_id.clone(),
             driver: agent.driver,
             retry: agent.policy.retry,
+            next_at,
             _place: place,
             exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, results, stop },
             grace: self.inner.options.cancel_grace,
@@ -169,6 +171,9 @@ impl Engine {
             if !log.state.between_attempts() {
                 return Ok(None);
             }
+            let noted = store.wakes_at(run_id).await?.map(Timestamp::from_unix_millis);
+            let retry = agent.as_ref().map(|agent| &agent.policy.retry);
+            let next_at = retry.map(|retry| retry.resumed_at(log.state.attempt(), log.state.last_ts(), noted));
             let interrupts = log.suspend.as_ref().filter(|_| log.resumed).map(asked).unwrap_or_default();
             let results = recorded_results(store, run_id, &log.results).await?;
             let continued = Continued {
@@ -179,6 +184,7 @@ impl Engine {
                 results,
                 left_out: LeftOut::default(),
                 resolved_by: None,
+                next_at,
             };
             (Some(continued), log.input)
         };
