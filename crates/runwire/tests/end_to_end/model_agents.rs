@@ -364,8 +364,11 @@ async fn an_agent_that_is_a_tool_answers_in_a_run_of_its_own_which_the_list_of_i
     assert_eq!(result["content"], "Hello from the model, in several pieces.");
     let parent = server.only_run_of("t").await;
     let listed =
-        program::run(folder.path(), &["runs", "--parent", parent.run_id(), "--json", "--server", server.url()]);
-    let listed = listed.await.exits(0).json_lines().remove(0);
+        program::run(folder.path(), &["runs", "--parent", parent.run_id(), "--json", "--server", server.url()])
+            .await
+            .exits(0)
+            .json_lines()
+            .remove(0);
     let [child] = &listed["runs"].as_array().unwrap()[..] else { panic!("it started one: {listed:#}") };
     assert_eq!((&child["agent_id"], &child["trigger_kind"]), (&json!("researcher"), &json!("agent")));
     let started = events(&run).iter().find(|event| event["type"] == "SUBAGENT_STARTED").unwrap();
