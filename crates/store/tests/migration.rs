@@ -63,7 +63,7 @@ async fn a_store_of_version_1_opens_and_goes_on_as_one_of_today() {
     let path = dir.path().join("store.db");
     version_1(&path);
     let error = Inspection::open(&path).unwrap_err();
-    assert!(matches!(error, OpenError::OlderSchema { found: 1, supported: 3, .. }), "{error}");
+    assert!(matches!(error, OpenError::OlderSchema { found: 1, supported: 4, .. }), "{error}");
 
     let store = Store::open(&path, StoreOptions::default()).unwrap();
     for _ in 0..2 {
