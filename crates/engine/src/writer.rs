@@ -172,7 +172,8 @@ impl RunWriter {
         self.open(opening, Recorder::open_step).await
     }
 
-    /// Opens a child agent's work.
+    /// Opens the work of an agent inside of this run, whose account is this run's. An agent as a run of its own is started by
+    /// [`RunWriter::child`].
     ///
     /// # Errors
     /// As [`RunWriter::model`].

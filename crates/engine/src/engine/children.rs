@@ -181,7 +181,7 @@ impl Engine {
         };
         let place = Key::new(&agent.id, &session_id);
         let created = async {
-            let turn = self.place_of_child(&agent, &run_id, &place)?;
+            let turn = self.place_of_child(&agent, &run_id, &place).await?;
             match self.inner.store.create_run(new).await {
                 Err(CreateError::SessionOfAnother { session_id }) => {
                     Err(CreateRunError::SessionNotYours { session_id })

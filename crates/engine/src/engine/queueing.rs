@@ -76,11 +76,23 @@ impl Engine {
 
     /// A child's place in its session, which it never waits for. Its slot it waits for like whatever goes on: its parent is
     /// executed already, so it goes before runs that have not begun, and no queue is too full for it.
-    pub(super) fn place_of_child(&self, agent: &Agent, run_id: &str, key: &Key) -> Result<Turn, CreateRunError> {
-        self.inner
-            .turns
-            .place_of_child(run_id, key, agent.policy.concurrency)
-            .map_err(|front| CreateRunError::SessionBusy { agent_id: agent.id.clone(), run_id: front.to_string() })
+    pub(super) async fn place_of_child(&self, agent: &Agent, run_id: &str, key: &Key) -> Result<Turn, CreateRunError> {
+        let turns = &self.inner.turns;
+        loop {
+            let given_back = turns.given_back();
+            tokio::pin!(given_back);
+            // Listening first, so that nothing falls between the look and the wait.
+            given_back.as_mut().enable();
+            let front = match turns.place_of_child(run_id, key, agent.policy.concurrency) {
+                Ok(turn) => return Ok(turn),
+                Err(front) => front,
+            };
+            // The parent may have read its end already, and ask for the next one because of it.
+            if self.inner.store.run(&front).await?.is_none_or(|run| run.ended_at.is_none()) {
+                return Err(CreateRunError::SessionBusy { agent_id: agent.id.clone(), run_id: front.to_string() });
+            }
+            given_back.await;
+        }
     }
 
     /// Stops the runs that were before this one in its session.

@@ -7,6 +7,8 @@ use runwire_engine::{OnDeadline, WaitRule};
 use super::*;
 
 fn settings(text: &str) -> anyhow::Result<Settings> {
+    // As `main` does it; only the first of several can be installed, and it does not matter which that is.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let flags = ListenArgs { listen: None, store: None, sync: None };
     Settings::from_file(parse(text)?, &flags)
 }
@@ -78,10 +80,10 @@ fn an_unknown_key_is_an_error_that_names_the_nearest_known_one() {
         ("[agents.a]\ndriver = \"openai\"\n[agents.a.tools.t]\nulr = \"x\"", "`agents.a.tools.t.ulr`", "`url`"),
         ("[agents.a]\ndriver = \"openai\"\n[agents.a.agents.t]\nagnt = \"x\"", "`agents.a.agents.t.agnt`", "`agent`"),
         (
-            "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\nagents.t = { agent = \"b\", description = \"d\" }\n\
-             [agents.bb]\ndriver = \"demo\"",
-            "agents.a.agents.t.agent: there is no agent `b`",
-            "`bb`",
+            "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\nagents.t = { agent = \"serch\", description = \"d\" }\n\
+             [agents.search]\ndriver = \"demo\"",
+            "agents.a.agents.t.agent: there is no agent `serch`",
+            "`search`",
         ),
     ] {
         let error = error(text);
@@ -129,7 +131,9 @@ fn what_cannot_work_is_refused_with_its_place() {
         (&*as_tool("agent = \"a\"\ndescription = \"d\"\nmax_result_bytes = \"2MiB\""), "1048576"),
         (&*as_tool("agent = \"a\"\ndescription = \"d\"\nlane = \"fast\""), "agents.a.agents.t.lane"),
         (
-            &*as_tool("agent = \"a\"\ndescription = \"d\"\n[agents.a.tools.t]\nurl = \"http://x/\""),
+            &*as_tool(
+                "agent = \"a\"\ndescription = \"d\"\n[agents.a.tools.t]\nurl = \"http://x/\"\ndescription = \"d\"",
+            ),
             "in `tools` already",
         ),
         ("[lanes.slow]\n[agents.a]\ndriver = \"demo\"\nlane = \"fast\"", "there is slow, default"),
