@@ -26,8 +26,6 @@ mock.on(once("ask around"), { toolCalls: [call("research", { prompt: "say hello"
 mock.on(then("ask around"), { content: "I have asked.", usage });
 mock.on(once("sum it"), { toolCalls: [call("get-sum", { a: 2, b: 3 }), call("echo", { message: "hi there" })] });
 mock.on(then("sum it"), { content: "It was summed." });
-mock.on(once("hang it"), { toolCalls: [call("trigger-long-running-operation", { duration: 3600, steps: 1 })] });
-mock.on(then("hang it"), { content: "It takes too long." });
 mock.on({ userMessage: "be busy" }, {
   error: { message: "Slow down", type: "rate_limit_error" },
   status: 429,

@@ -73,3 +73,80 @@ async fn a_stop_gives_up_a_tool_that_never_returns_and_the_run_ends_cancelled_in
     // The connection is given up with the call, by an end or by a reset.
     let _ = fixture::patiently(socket.read_to_end(&mut rest)).await;
 }
+
+/// The same of an MCP server, a subprocess.
+#[cfg(feature = "mcp")]
+mod mcp {
+    use std::path::Path;
+
+    use runwire_model::{McpOptions, McpServer, McpTransport, ToolSource};
+
+    use super::*;
+
+    /// Has one tool, `hang`, and never answers a call of it. A call leaves its mark in the file that is the first argument.
+    const SERVER: &str = r#"
+while read -r line; do
+  id=${line#*\"id\":}
+  id=${id%%[,\}]*}
+  case $line in
+    *\"initialize\"*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *\"tools/list\"*) result='{"tools":[{"name":"hang","description":"d","inputSchema":{"type":"object"}}]}' ;;
+    *\"tools/call\"*) echo called >"$1"; continue ;;
+    *) continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+    /// The server, which runs and has said which tools it has. A machine can take longer for that than a call may.
+    async fn serving(timeout: Duration, required: bool, mark: &Path) -> McpServer {
+        let script = ["sh", "-c", SERVER, "sh"].map(str::to_owned);
+        let command = script.into_iter().chain([mark.display().to_string()]).collect();
+        let mut options = McpOptions::new("slow", McpTransport::Command { command, env: Vec::new() });
+        options.timeout = timeout;
+        options.required = required;
+        let server = McpServer::new(options).unwrap();
+        fixture::patiently(async { while server.tools().await.is_err() {} }).await;
+        server
+    }
+
+    fn agent_with(model: &Scripted, server: McpServer) -> Bed {
+        agent(model, AgentOptions { sources: vec![Arc::new(server)], ..AgentOptions::new("m") })
+    }
+
+    #[tokio::test]
+    async fn a_tool_of_an_mcp_server_that_never_returns_is_told_or_fails_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("mark");
+        let server = serving(Duration::from_secs(1), false, &mark).await;
+        let model = Scripted::answering([calls(&[("c1", "hang", "{}")]), says("A pity")]);
+        let log = run(&agent_with(&model, server), input("r", json!({}))).await;
+        assert_eq!(end(&log), (EndStatus::Completed, None));
+        let [(_, ok, why)] = &results(&log)[..] else { panic!("{}", log.dump()) };
+        assert!(!ok && why.contains("did not answer within 1000 ms"), "{why}");
+
+        let server = serving(Duration::from_secs(1), true, &mark).await;
+        let model = Scripted::answering([calls(&[("c1", "hang", "{}")])]);
+        let log = run(&agent_with(&model, server), input("r", json!({}))).await;
+        assert_eq!((end(&log), log.error().2), ((EndStatus::Failed, Some("TIMEOUT")), true));
+    }
+
+    #[tokio::test]
+    async fn a_stop_gives_up_a_tool_of_an_mcp_server_that_never_returns() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("mark");
+        let server = serving(Duration::from_secs(3600), true, &mark).await;
+        let bed = agent_with(&Scripted::answering([calls(&[("c1", "hang", "{}")])]), server);
+        let run_id = bed.create(request("a", input("r", json!({})))).await.unwrap().record.run_id;
+        fixture::patiently(async {
+            while !mark.exists() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        bed.engine.cancel(&run_id).await.unwrap();
+        let log = bed.ended(&run_id).await;
+        assert_eq!((end(&log), outcome(&log)), ((EndStatus::Cancelled, None), Some(RunFinishedOutcome::Cancelled)));
+        assert_eq!(results(&log), []);
+    }
+}

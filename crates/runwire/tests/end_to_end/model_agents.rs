@@ -416,45 +416,6 @@ async fn each_tool_of_an_mcp_server_has_its_own_approval_and_a_mistyped_one_is_t
 }
 
 #[tokio::test]
-async fn an_mcp_tool_that_never_returns_is_told_to_the_model_or_fails_the_run_or_is_given_up() {
-    if !real_part::node() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let mock = Mock::start().await;
-    // Long enough for the server to start, which has the same time as a call.
-    let config = [
-        agent_with_everything(&mock, "goes_on", "timeout = \"20s\""),
-        agent_with_everything(&mock, "fails", "timeout = \"20s\"\nrequired = true"),
-        agent_with_everything(&mock, "waits", "timeout = \"1h\""),
-    ];
-    let server = Serving::start(folder.path(), &config.concat()).await;
-    let ask = async |agent: &str| {
-        let url = server.at(&format!("/agui/{agent}"));
-        agui_client("1.0.0", &url, &["--thread", agent, "--prompt", "hang it"]).await
-    };
-    let (told, failed) = tokio::join!(ask("goes_on"), ask("fails"));
-    let result = events(&told).iter().find(|event| event["type"] == "TOOL_CALL_RESULT").unwrap();
-    assert!(result["content"].as_str().unwrap().contains("did not answer within 20000 ms"), "{result}");
-    assert_eq!(said(&told), "It takes too long.");
-    assert_eq!((&last(&failed)["type"], &last(&failed)["code"]), (&json!("RUN_ERROR"), &json!("TIMEOUT")));
-
-    let stopped = async {
-        let run = server
-            .patiently("the run of the agent that waits is there", async || {
-                let page: Value = serde_json::from_str(&http(&server.at("/v2/runs?agent_id=waits")).await).ok()?;
-                page["runs"][0]["run_id"].as_str().map(str::to_owned)
-            })
-            .await;
-        server.wait_for(&run, |frame| matches!(&frame.data, Data::ToolCall(call) if call.arguments.is_some())).await;
-        server.client().cancel(&run).await.unwrap();
-    };
-    let (run, ()) = tokio::join!(ask("waits"), stopped);
-    taken_quietly(&run);
-    assert_eq!(last(&run)["outcome"]["type"], "cancelled", "{run:#}");
-}
-
-#[tokio::test]
 async fn what_each_provider_was_asked_and_answered_is_kept_without_the_key() {
     if !real_part::node() {
         return;
