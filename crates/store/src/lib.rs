@@ -32,6 +32,7 @@ mod lock;
 mod page_cache;
 mod probe;
 mod progress;
+mod prompts;
 mod readers;
 mod record;
 mod retention;
@@ -53,6 +54,7 @@ pub use error::{
 };
 pub use inspection::{Fault, InspectedPayload, InspectedRun, Inspection};
 pub use progress::Progress;
+pub use prompts::MIN_SEARCHED;
 pub use record::{
     Added, Created, ExchangeRecord, KeyedRun, NewRun, Payload, RequestKey, RunCursor, RunFilter, RunRecord,
     SessionRecord, Tombstone,

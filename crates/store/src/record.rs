@@ -212,6 +212,9 @@ pub struct RunFilter {
     pub parent_run_id: Option<String>,
     /// Runs whose id begins with this.
     pub run_id: Option<String>,
+    /// Runs whose prompt has this in it, in whatever case; at least [`MIN_SEARCHED`](crate::MIN_SEARCHED) characters, fewer find
+    /// none.
+    pub prompt: Option<String>,
     /// Runs in one of these statuses; empty for any.
     pub status: Vec<String>,
     /// Runs that this principal asked for; `None` for those of everybody.
@@ -229,6 +232,7 @@ impl Default for RunFilter {
             session_id: None,
             parent_run_id: None,
             run_id: None,
+            prompt: None,
             status: Vec::new(),
             principal: None,
             limit: 50,

@@ -6,7 +6,7 @@ mod fixture;
 use std::path::Path;
 
 use fixture::{body, end, new_run, read_to_end, write};
-use runwire_store::{Created, Inspection, OpenError, Removable, RequestKey, Store, StoreOptions};
+use runwire_store::{Created, Inspection, OpenError, Removable, RequestKey, RunFilter, Store, StoreOptions};
 use rusqlite::Connection;
 
 /// The schema of version 1, as it was released. Not shared with the crate on purpose: it must never change.
@@ -101,6 +101,31 @@ async fn a_store_of_version_1_opens_and_goes_on_as_one_of_today() {
         statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
     };
     assert_eq!(schema(&path), schema(&made));
+}
+
+#[tokio::test]
+async fn what_runs_of_an_earlier_version_were_asked_can_be_searched() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.db");
+    version_1(&path);
+    let inputs = [
+        (
+            "live",
+            r#"{"messages":[{"role":"user","content":"first"},{"role":"user","content":"Where is it?"},{"role":"assistant"}]}"#,
+        ),
+        ("short", r#"{"messages":[{"role":"user","content":[{"type":"text","text":"Where else?"}]}, 7]}"#),
+    ];
+    let raw = Connection::open(&path).unwrap();
+    for (run_id, input) in inputs {
+        let changed = "UPDATE inputs SET input = ?2 WHERE run = (SELECT id FROM runs WHERE run_id = ?1)";
+        raw.execute(changed, [run_id, input]).unwrap();
+    }
+    drop(raw);
+    let store = Store::open(&path, StoreOptions::default()).unwrap();
+    let asked = store.prompts(vec!["live".to_owned(), "short".to_owned(), "long".to_owned()]).await.unwrap();
+    assert_eq!(asked, [Some("Where is it?".to_owned()), None, None]);
+    let found = store.runs(RunFilter { prompt: Some("where IS".to_owned()), ..RunFilter::default() }).await.unwrap();
+    assert_eq!(found.iter().map(|run| &*run.run_id).collect::<Vec<_>>(), ["live"]);
 }
 
 #[tokio::test]
