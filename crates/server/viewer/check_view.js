@@ -147,7 +147,7 @@ export class CheckView {
   }
 
   #leftOut(leftOut, more) {
-    this.#findings.append(h("h3", {}, "In the log, and not told to AG-UI clients"));
+    this.#findings.append(h("h2", {}, "In the log, and not told to AG-UI clients"));
     this.#append(
       leftOut.map(({ seq, message }) => () => {
         const link = h("button", { type: "button", class: "link", on: { click: () => this.#onFrame(seq) } }, `frame ${count(seq)}`);

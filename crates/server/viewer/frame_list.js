@@ -64,6 +64,7 @@ export class FrameList {
   #counts = new Array(TYPES.length).fill(0);
   #sieve;
   #list;
+  #empty = h("p", { class: "nothing", hidden: true }, "No frame fits this filter.");
   #marks = new Map();
   #linked = 0;
   #selected = 0;
@@ -103,7 +104,7 @@ export class FrameList {
       failed: onFailure,
       signal,
     });
-    this.element = h("div", { class: "log" }, head(), this.#list.element);
+    this.element = h("div", { class: "log" }, head(), this.#list.element, this.#empty);
   }
 
   /** How many frames there are. */
@@ -171,6 +172,8 @@ export class FrameList {
    * @param {RegExp | null} text
    */
   filter(types, text) {
+    // Every row holds another frame now.
+    this.#list.refresh();
     if (types.size === 0 && text === null) {
       this.#sieve.set(null);
       return;
@@ -231,7 +234,7 @@ export class FrameList {
       this.#list.reordered({ count: size, active });
       if (active >= 0 && !this.#list.following) this.#list.reveal(active);
     }
-    if (size < this.#list.count) this.#list.refresh();
+    this.#empty.hidden = size > 0 || this.count === 0 || !this.#sieve.isDone;
     this.#onChange();
   }
 

@@ -30,3 +30,4 @@ mod verdicts;
 mod verify_log;
 mod viewer;
 mod viewer_chat;
+mod viewer_frames;
