@@ -87,16 +87,13 @@ class Tab {
     await last.filter({ hasText: text }).waitFor();
   }
 
-  /** Nothing goes on: the button sends, and does not stop. */
+  /** Nothing goes on in the chat. */
   async idle() {
-    await this.page.waitForFunction(() => {
-      const label = document.querySelector("[data-testid=copilot-send-button]");
-      return label !== null && label.querySelector("svg.lucide-square") === null;
-    });
+    await this.page.locator("[data-testid=copilot-chat][data-copilot-running=false]").waitFor();
   }
 
   async stop() {
-    await this.page.locator("[data-testid=copilot-send-button]:has(svg.lucide-square)").click();
+    await this.page.locator("[data-copilot-running=true] [data-testid=copilot-send-button]").click();
   }
 
   async press(name) {
