@@ -87,16 +87,13 @@ class Tab {
     await last.filter({ hasText: text }).waitFor();
   }
 
-  /** Nothing goes on: the button sends, and does not stop. */
+  /** Nothing goes on in the chat. */
   async idle() {
-    await this.page.waitForFunction(() => {
-      const label = document.querySelector("[data-testid=copilot-send-button]");
-      return label !== null && label.querySelector("svg.lucide-square") === null;
-    });
+    await this.page.locator("[data-testid=copilot-chat][data-copilot-running=false]").waitFor();
   }
 
   async stop() {
-    await this.page.locator("[data-testid=copilot-send-button]:has(svg.lucide-square)").click();
+    await this.page.locator("[data-copilot-running=true] [data-testid=copilot-send-button]").click();
   }
 
   async press(name) {
@@ -268,6 +265,32 @@ const SCENARIOS = {
     await tab.says("Painted. The background is lavender.");
     await tab.idle();
     return { before, after, messages, reloaded: await tab.messages(), again: await tab.background() };
+  },
+
+  /** All of it in the form of one route, which is what CopilotKit's client takes where the others are not to be had. */
+  async single(open) {
+    const setUp = (page) =>
+      page.addInitScript(() => {
+        const own = window.fetch.bind(window);
+        window.fetch = (input, init) =>
+          /\/info$/.test(input) ? Promise.reject(new TypeError("Failed to fetch")) : own(input, init);
+      });
+    const tab = await open("single", { setUp });
+    await tab.send("refund 20");
+    await tab.question();
+    await tab.press("Approve");
+    await tab.says("Paid back: 20.");
+    await tab.idle();
+    await tab.send("count to 1000");
+    await tab.says("5 6 ");
+    await tab.reload();
+    await tab.says("5 6 ");
+    await tab.stop();
+    await tab.idle();
+    await tab.send("paint it lavender");
+    await tab.says("Painted. The background is lavender.");
+    await tab.idle();
+    return { messages: await tab.messages(), alert: await tab.alert() };
   },
 
   /** A run that fails between two that do not. */

@@ -108,6 +108,8 @@ async fn a_run_streams_events_that_a_client_before_1_0_takes_in_both_forms() {
         let response = post(&server, path, &body).await;
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let told = events(response).await;
+        let again = server.post(&format!("/copilotkit{path}"), &body).header("last-event-id", &told[2].id);
+        assert_eq!(events(soon(again.send()).await.unwrap()).await, told[3..], "and goes on behind any of them");
         assert_eq!((told[0].kind(), told.last().unwrap().kind()), ("RUN_STARTED".into(), "RUN_FINISHED".into()));
         assert!(ids(&told).iter().all(|id| !id.is_empty()), "each can be resumed at");
     }
@@ -337,6 +339,27 @@ async fn an_answer_under_the_id_of_the_run_that_asked_goes_on_with_it_and_repeat
     // Without an answer the same id re-attaches to the run only with what it was asked first.
     let (status, _) = refusal(post(&server, "/agent/asker/run", &asking("t", "r", "Something else")).await).await;
     assert_eq!(status, 409);
+}
+
+/// CopilotKit's client takes an answer about a tool call for the result of the call too, and sends it as one.
+#[tokio::test]
+async fn an_approved_call_is_executed_whatever_the_client_calls_its_result() {
+    let server = Setup::new().start().await;
+    let mut answer = asking("t", "r", "approve this");
+    let told = events(post(&server, "/agent/demo/run", &answer).await).await;
+    let asked = told.last().unwrap().json()["outcome"]["interrupts"][0].clone();
+    let call = &asked["toolCallId"];
+    let made = json!({ "id": call, "type": "function", "function": { "name": "measure_text", "arguments": "{}" } });
+    answer["messages"].as_array_mut().unwrap().extend([
+        json!({ "id": "made", "role": "assistant", "toolCalls": [made] }),
+        json!({ "id": "result", "role": "tool", "toolCallId": call, "content": "{\"approved\":true}" }),
+    ]);
+    answer["resume"] = json!([{ "interruptId": asked["id"], "status": "resolved", "payload": { "approved": true } }]);
+    let told = events(post(&server, "/agent/demo/run", &answer).await).await;
+    let result = told.iter().map(AguiEvent::json).find(|event| event["type"] == "TOOL_CALL_RESULT").unwrap();
+    assert_eq!(result["toolCallId"], *call);
+    assert!(result["content"].as_str().unwrap().contains("\"characters\":12"), "{result}");
+    assert_eq!(told.last().unwrap().kind(), "RUN_FINISHED");
 }
 
 /// Issue: a pending approval is lost when the page reloads.
