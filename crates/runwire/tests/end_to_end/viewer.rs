@@ -88,7 +88,9 @@ async fn a_person_starts_a_run_from_the_list_and_sees_it_to_its_end() {
     assert_eq!((&told["status"], &told["asked"]), (&json!("completed"), &json!("What are logs good for?")));
     assert!(told["output"].as_str().unwrap().contains("words"), "{told:#}");
     let rows = told["rows"].as_array().unwrap();
-    for row in ["run", "step measure the prompt", "model runwire/demo", "reasoning", "tool measure_text", "message", "state"] {
+    for row in
+        ["run", "step measure the prompt", "model runwire/demo", "reasoning", "tool measure_text", "message", "state"]
+    {
         assert!(rows.contains(&json!(row)), "{row} is not among {rows:?}");
     }
     assert_eq!(told["listed"], json!([run_id]));
@@ -104,7 +106,8 @@ async fn a_page_that_is_loaded_again_in_mid_run_shows_the_whole_run_and_can_stop
     let server = Serving::start(folder.path(), &agents()).await;
     let run_id = run_that_is(&server, "steady", "Go on", "running").await;
     let told = viewer(&server, "reload", &["--run", &run_id, "--frames", "60"]).await;
-    let frames: Vec<Value> = server.log_of(&run_id).await.iter().map(|body| serde_json::from_str(body).unwrap()).collect();
+    let frames: Vec<Value> =
+        server.log_of(&run_id).await.iter().map(|body| serde_json::from_str(body).unwrap()).collect();
     let text: String = frames.iter().filter_map(|frame| frame["data"]["text"].as_str()).collect();
     assert_eq!(told["output"], text.trim_end(), "nothing is missing and nothing is there twice");
     assert_eq!(told["cancelIsShown"], false);
@@ -143,15 +146,21 @@ async fn a_form_is_made_from_the_schema_of_an_answer_and_shows_where_the_answer_
     let told = viewer_that_is_refused(&server, 422, "form", &["--run", &run_id]).await;
     let kinds = told["kinds"].to_string();
     for kind in [
-        "title: textarea", "copies: input", "price (optional): input", "urgent (optional): select", "colour: select",
-        "tags (optional): textarea", "extra (optional): textarea",
+        "title: textarea",
+        "copies: input",
+        "price (optional): input",
+        "urgent (optional): select",
+        "colour: select",
+        "tags (optional): textarea",
+        "extra (optional): textarea",
     ] {
         assert!(kinds.contains(kind), "{kind} is not among {kinds}");
     }
     assert_eq!(told["problem"]["at"], "title", "{told:#}");
     assert_eq!(told["problem"]["said"], "value is shorter than 3 characters", "what the server says of it");
     assert_eq!(told["problem"]["violations"], json!([]), "{told:#}");
-    let answer = r#"answered resolved: {"title":"a poster","copies":2,"urgent":true,"colour":"green","tags":["one","two"]}"#;
+    let answer =
+        r#"answered resolved: {"title":"a poster","copies":2,"urgent":true,"colour":"green","tags":["one","two"]}"#;
     assert_eq!(told["output"].as_str().unwrap().lines().last(), Some(answer), "{told:#}");
 }
 
@@ -186,7 +195,11 @@ async fn the_list_takes_up_new_runs_by_itself_and_keeps_its_rows_and_the_focus()
     run_that_is(&server, "demo", "One", "completed").await;
     let run_id = run_that_is(&server, "demo", "Two", "completed").await;
     let told = viewer(&server, "list", &["--run", &run_id]).await;
-    assert_eq!((&told["hasFocus"], &told["rowIsSame"], &told["rows"]), (&json!(true), &json!(true), &json!(3)), "{told:#}");
+    assert_eq!(
+        (&told["hasFocus"], &told["rowIsSame"], &told["rows"]),
+        (&json!(true), &json!(true), &json!(3)),
+        "{told:#}"
+    );
 }
 
 #[tokio::test]
@@ -196,12 +209,14 @@ async fn what_an_agent_says_stays_text_wherever_it_is_shown() {
     }
     let folder = tempfile::tempdir().unwrap();
     let server = Serving::start(folder.path(), &agents()).await;
-    let run_id = run_that_is(&server, "hostile", "<img src=x onerror=\"globalThis.hacked=1\"> \u{202e}", "completed").await;
+    let run_id =
+        run_that_is(&server, "hostile", "<img src=x onerror=\"globalThis.hacked=1\"> \u{202e}", "completed").await;
     let told = viewer(&server, "hostile", &["--run", &run_id]).await;
     let seen = told["seen"].as_array().unwrap();
     assert!(seen.len() >= 14, "every row, in two widths: {told:#}");
     for row in seen {
-        let inert = json!({ "row": row["row"], "hacked": null, "live": [], "hidden": false, "overflow": 0, "undirected": 0 });
+        let inert =
+            json!({ "row": row["row"], "hacked": null, "live": [], "hidden": false, "overflow": 0, "undirected": 0 });
         assert_eq!(*row, inert);
     }
 }
@@ -231,7 +246,12 @@ async fn the_timeline_is_a_tree_for_the_keyboard_and_remembers_its_row_in_the_ad
         ])
     );
     assert_eq!(told["folded"], 1);
-    let changes = ["the state as a whole", "replace /phase = \"searching\"", "add /sources/- = \"example.org\"", "replace /phase = \"done\""];
+    let changes = [
+        "the state as a whole",
+        "replace /phase = \"searching\"",
+        "add /sources/- = \"example.org\"",
+        "replace /phase = \"done\"",
+    ];
     assert_eq!(told["changes"], json!(changes));
     let state: Value = serde_json::from_str(told["state"].as_str().unwrap()).unwrap();
     assert_eq!(state, json!({ "phase": "done", "sources": ["example.org"] }));
@@ -268,7 +288,12 @@ async fn a_run_is_tried_again_as_a_new_one_and_copied_as_a_command() {
     assert_ne!(told["run"], run_id.as_str());
     // The command is one that a shell takes: it starts a run of the same agent with the same input.
     let command = told["command"].as_str().unwrap();
-    let done = tokio::process::Command::new("sh").arg("-c").arg(format!("{command} --silent --noproxy '*'")).output().await.unwrap();
+    let done = tokio::process::Command::new("sh")
+        .arg("-c")
+        .arg(format!("{command} --silent --noproxy '*'"))
+        .output()
+        .await
+        .unwrap();
     let record: Value = serde_json::from_slice(&done.stdout).unwrap_or_else(|e| panic!("{e}: {command}\n{done:?}"));
     assert_eq!(record["agent_id"], "demo", "{record:#}");
     let body = server.patiently("the third run to begin", async || {

@@ -18,7 +18,7 @@ pace = "2ms"
 
 [agents.steady]
 driver = "demo"
-pace = "30ms"
+pace = "60ms"
 
 [agents.long]
 driver = "demo"
@@ -380,4 +380,19 @@ async fn whoever_reads_further_up_is_not_moved_by_what_comes_and_whoever_is_at_t
     assert_eq!(seen["following"]["fromEnd"], 0, "{seen:#}");
     assert_eq!(seen["reading"]["before"]["top"], seen["reading"]["after"]["top"], "{seen:#}");
     assert_eq!(seen["back"]["fromEnd"], 0, "{seen:#}");
+}
+
+#[tokio::test]
+async fn a_conversation_that_one_token_let_be_read_is_not_shown_to_whoever_enters_another() {
+    if !real_part::browser() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let tokens = "[[tokens]]\nname = \"ada\"\ntoken = \"ada's\"\n\n[[tokens]]\nname = \"bob\"\ntoken = \"bob's\"\n";
+    let config = format!("[agents.demo]\ndriver = \"demo\"\npace = \"2ms\"\n\n{tokens}");
+    let server = Serving::start(dir.path(), &config).await;
+    let seen = use_page(&server, "token").await;
+    assert_eq!(of_kind(&seen, "of ada", "person"), ["Keep this to yourself"]);
+    assert_eq!(seen["left"], Value::Null, "nothing of it stays in the tab");
+    assert_eq!(items(&seen, "of bob"), [Value::Null; 0]);
 }

@@ -16,6 +16,7 @@ import { shown, wait } from "../pacing.js";
 import { problemBox } from "../problem.js";
 import { oneLine, said } from "../said.js";
 import { SessionList } from "../session_list.js";
+import { token } from "../token.js";
 
 /** So near to its end the reader of a conversation is taken to be there, in pixels. */
 const AT_END = 40;
@@ -138,7 +139,11 @@ class ChatPage {
       this.#cursor = found.cursor;
       this.#view.show(new Map(this.#conversation.runs.map((run) => [run, new Set([RUN])])));
     }
-    const leave = () => keep(this.#sessionId, this.#conversation, this.#cursor);
+    const used = token();
+    const leave = () => {
+      // Whoever has another token by now is another reader.
+      if (token() === used) keep(this.#sessionId, this.#conversation, this.#cursor);
+    };
     addEventListener("pagehide", leave, { signal: this.#signal });
     this.#signal.addEventListener("abort", leave);
     // A window that becomes smaller must not take the end out of sight.
