@@ -146,7 +146,12 @@ const scenarios = {
     const wentBack = await by();
     await page.goto(new URL("/?session_id=nobody%27s", flags.url).href);
     await page.locator(".nothing").waitFor();
-    return { completed, ofDemo, loadedAgain, wentBack, nothing: await text(page, ".nothing") };
+    const nothing = await text(page, ".nothing");
+    await page.goto(new URL("/", flags.url).href);
+    await page.locator("tbody tr").first().waitFor();
+    await page.getByLabel("Run", { exact: true }).fill(run.slice(0, -1));
+    await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
+    return { completed, ofDemo, loadedAgain, wentBack, nothing, found: await texts(page, "tbody .run-link") };
   },
 
   /** The list is up to date by itself, without losing what has the focus. */
@@ -216,7 +221,7 @@ const scenarios = {
       });
     await tree.focus();
     const path = [await active()];
-    for (const key of ["ArrowDown", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowRight", "ArrowLeft", "End", "Home", "ArrowLeft"]) {
+    for (const key of ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowRight", "ArrowLeft", "End", "Home", "ArrowLeft"]) {
       await page.keyboard.press(key);
       await page.waitForTimeout(0);
       await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
@@ -224,7 +229,7 @@ const scenarios = {
     }
     const folded = await page.locator("[role=treeitem]").count();
     await page.keyboard.press("ArrowRight");
-    await page.keyboard.press("End");
+    await page.keyboard.press("ArrowRight");
     await page.waitForURL(/row=state/);
     await page.reload();
     await connection(page, "ended");
@@ -245,7 +250,7 @@ const scenarios = {
     });
     const last = await page.evaluate(() => {
       const row = document.querySelector("[role=treeitem][aria-selected=true]");
-      return { index: Number(row.dataset.index), of: row.parentElement.clientHeight / row.clientHeight, name: row.querySelector(".timeline-more").textContent };
+      return { index: Number(row.dataset.index), of: row.parentElement.clientHeight / row.offsetHeight, name: row.querySelector(".timeline-more").textContent };
     });
     const elements = await page.evaluate(() => document.querySelectorAll("*").length);
     return { last, elements, connection: await text(page, ".connection-more"), details: await text(page, ".run-details") };
@@ -286,22 +291,21 @@ const scenarios = {
     return { shownWithout, violations, kept, asked, left: await page.evaluate(() => sessionStorage.length) };
   },
 
-  /** Every page that is given, in light and dark, in a wide and a narrow window. */
+  /** Every page that is given, in light and dark, in a wide and in narrow windows. */
   async looks() {
     const found = [];
-    for (const scheme of ["dark", "light"]) {
-      for (const width of [1280, 390, 320]) {
-        for (const path of ["/", "/?status=failed", "/no/such/page", ...flags.run.map((run) => `/runs/${run}`)]) {
-          const page = await open(path, { scheme, width });
-          // What the page shows in the end.
-          const isThere = { "/": "tbody tr", "/?status=failed": "tbody tr, .nothing", "/no/such/page": "h1" }[path];
-          await page.locator(isThere ?? "[role=treeitem]").first().waitFor();
-          for (const violation of await axe(page)) found.push(`${path} ${scheme} ${width}: ${violation}`);
-          const wider = await overflow(page);
-          if (wider > 0) found.push(`${path} ${scheme} ${width}: ${wider} pixels wider than the window`);
-          await page.context().close();
-        }
+    for (const path of ["/", "/?status=failed", ...flags.run.map((run) => `/runs/${run}`)]) {
+      const page = await open(path);
+      // What the page shows in the end.
+      await page.locator(path.startsWith("/runs/") ? "[role=treeitem]" : "tbody tr, .nothing").first().waitFor();
+      for (const [scheme, width] of [["dark", 1280], ["light", 1280], ["light", 390], ["dark", 320]]) {
+        await page.emulateMedia({ colorScheme: scheme });
+        await page.setViewportSize({ width, height: 800 });
+        for (const violation of await axe(page)) found.push(`${path} ${scheme} ${width}: ${violation}`);
+        const wider = await overflow(page);
+        if (wider > 0) found.push(`${path} ${scheme} ${width}: ${wider} pixels wider than the window`);
       }
+      await page.context().close();
     }
     return { found };
   },

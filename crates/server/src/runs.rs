@@ -125,6 +125,8 @@ pub(crate) fn check_depth(body: &[u8]) -> Result<(), Problem> {
 pub(crate) struct ListQuery {
     agent_id: Option<String>,
     session_id: Option<String>,
+    /// How a run's id begins.
+    run_id: Option<String>,
     /// One or several statuses with commas between them.
     status: Option<String>,
     limit: Option<usize>,
@@ -150,6 +152,7 @@ pub(crate) async fn list(
     let filter = RunFilter {
         agent_id: query.agent_id,
         session_id: query.session_id,
+        run_id: query.run_id,
         status,
         principal: principal.list_filter(),
         limit,

@@ -183,6 +183,8 @@ pub struct RunFilter {
     pub agent_id: Option<String>,
     /// Runs of this session.
     pub session_id: Option<String>,
+    /// Runs whose id begins with this.
+    pub run_id: Option<String>,
     /// Runs in one of these statuses; empty for any.
     pub status: Vec<String>,
     /// Runs that this principal asked for; `None` for those of everybody.
@@ -195,7 +197,15 @@ pub struct RunFilter {
 
 impl Default for RunFilter {
     fn default() -> Self {
-        RunFilter { agent_id: None, session_id: None, status: Vec::new(), principal: None, limit: 50, before: None }
+        RunFilter {
+            agent_id: None,
+            session_id: None,
+            run_id: None,
+            status: Vec::new(),
+            principal: None,
+            limit: 50,
+            before: None,
+        }
     }
 }
 

@@ -234,15 +234,21 @@ pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Ve
     let mut wanted: Vec<String> = vec![KEPT.to_owned()];
     let mut values: Vec<Sql> = Vec::new();
     let equal = [("agent_id", &filter.agent_id), ("session_id", &filter.session_id), ("principal", &filter.principal)];
-    // A session has few runs, an agent or a status may have nearly all of them: where the session is given, its index is
-    // the one to use, and `+` keeps SQLite from another.
-    let others = if filter.session_id.is_some() { "+" } else { "" };
+    // A session has few runs, and few ids begin alike; an agent or a status may have nearly all of them: where one of the two
+    // is given, its index is the one to use, and `+` keeps SQLite from another.
+    let others = if filter.session_id.is_some() || filter.run_id.is_some() { "+" } else { "" };
     for (column, value) in equal {
         if let Some(value) = value {
             let other = if column == "session_id" { "" } else { others };
             wanted.push(format!("{other}runs.{column} = ?"));
             values.push(Sql::Text(value.clone()));
         }
+    }
+    if let Some(begin) = &filter.run_id {
+        // As a range, which the index of the ids serves. No id has the last character of Unicode.
+        wanted.push("runs.run_id >= ? AND runs.run_id < ?".to_owned());
+        values.push(Sql::Text(begin.clone()));
+        values.push(Sql::Text(format!("{begin}\u{10ffff}")));
     }
     if !filter.status.is_empty() {
         let marks = vec!["?"; filter.status.len()].join(", ");

@@ -175,7 +175,7 @@ async fn the_filters_of_the_list_are_in_its_address() {
     run_that_is(&server, "rich", "Two", "completed").await;
     let stopped = run_that_is(&server, "long", "Three", "running").await;
     server.client().cancel(&stopped).await.unwrap();
-    let told = viewer(&server, "filters", &[]).await;
+    let told = viewer(&server, "filters", &["--run", &stopped]).await;
     assert_eq!(told["completed"]["search"], "?status=completed");
     assert_eq!(told["completed"]["rows"], 2, "{told:#}");
     assert_eq!(told["ofDemo"]["search"], "?status=completed&agent_id=demo");
@@ -183,6 +183,7 @@ async fn the_filters_of_the_list_are_in_its_address() {
     assert_eq!(told["loadedAgain"], told["ofDemo"]);
     assert_eq!(told["wentBack"], told["completed"]);
     assert_eq!(told["nothing"], "No run fits these filters.");
+    assert_eq!(told["found"], json!([stopped]));
 }
 
 #[tokio::test]
@@ -234,13 +235,14 @@ async fn the_timeline_is_a_tree_for_the_keyboard_and_remembers_its_row_in_the_ad
         told["path"],
         json!([
             "run 1 true",
+            "ArrowDown: state 2 ",
             "ArrowDown: step research 2 ",
             "ArrowDown: reasoning 2 true",
             "ArrowLeft: reasoning 2 false",
             "ArrowRight: reasoning 2 true",
             "ArrowRight: reasoning 3 ",
             "ArrowLeft: reasoning 2 true",
-            "End: state 2 ",
+            "End: message 2 ",
             "Home: run 1 true",
             "ArrowLeft: run 1 false",
         ])

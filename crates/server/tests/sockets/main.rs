@@ -21,4 +21,5 @@ mod shutdown;
 mod sse;
 mod statuses;
 mod versions;
+mod viewer;
 mod websocket;

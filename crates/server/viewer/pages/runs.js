@@ -27,7 +27,7 @@ const STATUS_FILTERS = [
   ["cancelled", "Cancelled"],
 ];
 
-const FILTERS = ["status", "agent_id", "session_id"];
+const FILTERS = ["status", "agent_id", "session_id", "run_id"];
 
 const COLUMNS = [
   ["status", "Status"],
@@ -69,7 +69,8 @@ class RunsPage {
   #older = h("button", { type: "button", hidden: true, on: { click: () => void this.#loadOlder() } }, icon("down"), "Older runs");
   #statusButtons = new Map();
   #agent = h("select", { id: "filter-agent", on: { change: () => this.#change("agent_id", this.#agent.value) } });
-  #session = h("input", { id: "filter-session", type: "search", size: 14, placeholder: "any session", spellcheck: "false" });
+  #session = h("input", { id: "filter-session", type: "search", size: 16, placeholder: "its whole id", spellcheck: "false" });
+  #run = h("input", { id: "filter-run", type: "search", size: 16, placeholder: "how its id begins", spellcheck: "false" });
   #newAgent = h("select", { id: "new-agent", required: true });
   #prompt = h("input", { id: "new-prompt", type: "text", required: true, autocomplete: "off", placeholder: "What should it do?" });
   #startButton = h("button", { type: "submit", class: "primary" }, icon("play"), "Start");
@@ -83,12 +84,14 @@ class RunsPage {
       const button = h("button", { type: "button", class: "chip", on: { click: () => this.#change("status", status) } }, label);
       this.#statusButtons.set(status, button);
     }
-    let typing;
-    this.#session.addEventListener("input", () => {
-      clearTimeout(typing);
-      typing = setTimeout(() => this.#change("session_id", this.#session.value.trim()), 300);
-    });
-    signal.addEventListener("abort", () => clearTimeout(typing));
+    for (const [input, name] of [[this.#session, "session_id"], [this.#run, "run_id"]]) {
+      let typing;
+      input.addEventListener("input", () => {
+        clearTimeout(typing);
+        typing = setTimeout(() => this.#change(name, input.value.trim()), 300);
+      });
+      signal.addEventListener("abort", () => clearTimeout(typing));
+    }
     const head = COLUMNS.map(([name, label]) => h("th", { role: "columnheader", scope: "col", class: `of-${name}` }, label));
     add(this.#table, [h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)), this.#body]);
     this.element = h(
@@ -111,6 +114,7 @@ class RunsPage {
         h("div", { class: "chips", role: "group", "aria-label": "Status" }, [...this.#statusButtons.values()]),
         h("span", { class: "field" }, h("label", { for: "filter-agent" }, "Agent"), this.#agent),
         h("span", { class: "field" }, h("label", { for: "filter-session" }, "Session"), this.#session),
+        h("span", { class: "field" }, h("label", { for: "filter-run" }, "Run"), this.#run),
       ),
       h("div", { class: "table-box" }, this.#table),
       this.#message,
@@ -146,7 +150,9 @@ class RunsPage {
     for (const [status, button] of this.#statusButtons) {
       setAttribute(button, "aria-pressed", String((this.#filters.status ?? "") === status));
     }
-    if (document.activeElement !== this.#session) this.#session.value = this.#filters.session_id ?? "";
+    for (const [input, name] of [[this.#session, "session_id"], [this.#run, "run_id"]]) {
+      if (document.activeElement !== input) input.value = this.#filters[name] ?? "";
+    }
     this.#chooseAgent();
   }
 
