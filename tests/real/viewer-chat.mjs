@@ -48,7 +48,7 @@ const seen = (tab = page) =>
   tab.evaluate(() => {
     const said = (element) => element?.textContent ?? "";
     const items = [...document.querySelectorAll(".chat-run")].flatMap((run) =>
-      [...run.querySelectorAll(".chat-items > :not([hidden])")].map((element) => ({
+      [...run.querySelectorAll(".chat-newest > :not([hidden])")].map((element) => ({
         kind: element.classList.contains("of-person") ? "person" : element.className.split(" ")[0].replace("chat-", ""),
         text: said(element.querySelector(".chat-text") ?? element),
         isAbandoned: "abandoned" in element.dataset,
@@ -293,6 +293,34 @@ const SCENARIOS = {
     await enter("bob's");
     await until(() => document.querySelector(".connection")?.textContent.includes("waiting"));
     await look("of bob");
+  },
+  /** A run of more items than a page is made for: those that are shown stay few, and all can be had. */
+  async many() {
+    await open("many");
+    await say("Look at everything");
+    await untilOver(1);
+    const counted = () =>
+      page.evaluate(() => ({
+        elements: document.querySelectorAll("*").length,
+        tools: document.querySelectorAll(".chat-tool").length,
+        last: [...document.querySelectorAll(".chat-tool")].at(-1).textContent,
+        first: document.querySelector(".chat-tool").textContent,
+      }));
+    result.newest = await counted();
+    const earlier = page.getByRole("button", { name: /earlier items/ });
+    await page.locator(".chat-scroller").evaluate((scroller) => {
+      scroller.scrollTop = 0;
+    });
+    for (;;) {
+      await page.evaluate(() => {
+        globalThis.place = document.querySelector(".chat-tool");
+      });
+      await earlier.click();
+      // What was shown is still there, whatever has come in front of it.
+      result.isKept = await page.evaluate(() => globalThis.place.isConnected);
+      if (result.isKept !== true || !(await earlier.isVisible())) break;
+    }
+    result.all = await counted();
   },
   /** Whoever reads further up is not moved while text comes; whoever is at the end stays there. */
   async scroll() {
