@@ -93,7 +93,8 @@ async fn a_person_starts_a_run_from_the_list_and_sees_it_to_its_end() {
     {
         assert!(rows.contains(&json!(row)), "{row} is not among {rows:?}");
     }
-    assert_eq!(told["listed"], json!([run_id]));
+    assert_eq!(told["listed"], json!(["What are logs good for?"]));
+    assert_eq!(told["links"], json!([format!("/runs/{run_id}")]));
     assert_eq!(told["statuses"], json!(["completed"]));
 }
 
@@ -183,7 +184,12 @@ async fn the_filters_of_the_list_are_in_its_address() {
     assert_eq!(told["loadedAgain"], told["ofDemo"]);
     assert_eq!(told["wentBack"], told["completed"]);
     assert_eq!(told["nothing"], "No run fits these filters.");
-    assert_eq!(told["found"], json!([stopped]));
+    let run = format!("/runs/{stopped}");
+    assert_eq!(
+        told["found"][0],
+        json!({ "hrefs": [run], "search": format!("?run_id={}", &stopped[..stopped.len() - 1]) })
+    );
+    assert_eq!(told["found"][1], json!({ "hrefs": [run], "search": "?prompt=THREE" }));
 }
 
 #[tokio::test]
