@@ -311,15 +311,17 @@ const SCENARIOS = {
     await page.locator(".chat-scroller").evaluate((scroller) => {
       scroller.scrollTop = 0;
     });
-    for (;;) {
-      await page.evaluate(() => {
-        globalThis.place = document.querySelector(".chat-tool");
-      });
-      await earlier.click();
-      // What was shown is still there, whatever has come in front of it.
-      result.isKept = await page.evaluate(() => globalThis.place.isConnected);
-      if (result.isKept !== true || !(await earlier.isVisible())) break;
-    }
+    result.moved = [];
+    do {
+      result.moved.push(
+        await earlier.evaluate((button) => {
+          const first = document.querySelector(".chat-tool");
+          const before = first.getBoundingClientRect().top;
+          button.click();
+          return Math.round(first.getBoundingClientRect().top - before);
+        }),
+      );
+    } while (await earlier.isVisible());
     result.all = await counted();
   },
   /** Whoever reads further up is not moved while text comes; whoever is at the end stays there. */

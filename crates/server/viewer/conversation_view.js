@@ -94,10 +94,15 @@ class Newest {
   #showEarlier() {
     const from = Math.max(0, this.#from - this.#kept);
     const earlier = this.#all.slice(from, this.#from).map((one, i) => this.#make(one, from + i));
+    const first = this.#list.firstElementChild;
+    const top = first?.getBoundingClientRect().top;
     this.#list.prepend(...earlier.map(({ element }) => element));
     this.#views.unshift(...earlier);
     this.#from = from;
     this.#tell();
+    // What was there stays where it is. A browser sees to that by itself, but not at the very top.
+    const scroller = this.element.closest(".chat-scroller");
+    if (first && scroller) scroller.scrollTop += first.getBoundingClientRect().top - top;
     if (this.#earlier.hidden) {
       // The button that had the focus is gone.
       this.#list.tabIndex = -1;
