@@ -134,10 +134,10 @@ impl Execution {
     }
 
     async fn drive(&self) -> Result<ExchangeEnd, AppendError> {
-        let stop = self.exchange.stop.clone();
+        let stop = self.core.stop_token().clone();
         let starting = Starting { core: self.core.clone() };
         let driver = &self.driver;
-        let exchange = Exchange { attempt: self.core.attempt(), ..self.exchange.clone() };
+        let exchange = Exchange { attempt: self.core.attempt(), stop: stop.clone(), ..self.exchange.clone() };
         let work = AssertUnwindSafe(async move { driver.execute(exchange, starting).await }).catch_unwind();
         let mut work = Box::pin(work);
         let flush = self.core.flush_when_due();

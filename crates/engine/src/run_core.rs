@@ -109,7 +109,10 @@ pub(crate) struct RunCore {
     pub(crate) bounds: Bounds,
     /// What this attempt has started.
     family: Family,
-    /// Cancelled when the run is asked to stop; the exchange has it too.
+    /// Cancelled when the run is asked to stop. What is over with that are all attempts of the exchange.
+    exchange_stop: CancellationToken,
+    /// Its child, which the driver has: also cancelled when something stops this attempt only, such as a guardrail that
+    /// could not judge.
     stop: CancellationToken,
     /// Wakes [`RunCore::flush_when_due`] when deltas begin to wait.
     pending: Notify,
@@ -123,7 +126,7 @@ impl RunCore {
         state: LogState,
         appender: Appender,
         bounds: Bounds,
-        stop: CancellationToken,
+        exchange_stop: CancellationToken,
     ) -> Arc<RunCore> {
         let progress = appender.progress();
         let inner = Inner { phase: Phase::Waiting(state), appender: Some(appender), stopping: false, blocked: None };
@@ -135,7 +138,8 @@ impl RunCore {
             progress,
             bounds,
             family: Family::new(),
-            stop,
+            stop: exchange_stop.child_token(),
+            exchange_stop,
             pending: Notify::new(),
         })
     }
@@ -159,7 +163,8 @@ impl RunCore {
             progress: self.progress.clone(),
             bounds: Bounds { slot: self.bounds.slot.next(), ..self.bounds.clone() },
             family: Family::new(),
-            stop: self.stop.clone(),
+            stop: self.exchange_stop.child_token(),
+            exchange_stop: self.exchange_stop.clone(),
             pending: Notify::new(),
         }))
     }
@@ -202,7 +207,12 @@ impl RunCore {
         self.bounds.engine.upgrade()
     }
 
-    /// Resolves when the run is asked to stop.
+    /// Cancelled when this attempt has to stop.
+    pub(crate) fn stop_token(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// Resolves when this attempt has to stop.
     pub(crate) async fn stopped(&self) {
         self.stop.cancelled().await;
     }

@@ -183,4 +183,8 @@ async fn a_service_is_asked_about_whole_messages_and_what_it_cannot_judge_does_n
     assert_eq!(asked.len(), 3, "once a message");
     let log = log_of(guarded(speaker(&["bad"]), rail(Action::Warn))).await;
     assert_eq!((log.ending(), warnings(&log)), ("completed", 1));
+    // What it could not judge is done once more, and that attempt is not stopped because the one before it was.
+    let log = log_of(retried(2, guarded(speaker(&["broken"]), rail(Action::Stop)))).await;
+    let attempts = log.frames.iter().filter(|frame| matches!(frame.data, Data::RunStart(_))).count();
+    assert_eq!((log.ending(), attempts), ("failed", 2), "{}", log.dump());
 }

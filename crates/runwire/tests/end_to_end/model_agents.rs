@@ -286,6 +286,7 @@ async fn a_published_mcp_server_is_called_as_a_subprocess_and_started_again_when
         })
         .await;
     echoes(&server, "third").await;
+    server.stop().await;
 }
 
 #[tokio::test]
@@ -413,6 +414,7 @@ async fn each_tool_of_an_mcp_server_has_its_own_approval_and_a_mistyped_one_is_t
     assert!(sum.contains('5'), "{sum}");
     let (_, text) = log(&server, "t").await;
     assert!(text.contains("tool_unknown") && text.contains("did you mean `get-sum`?"), "{text}");
+    server.stop().await;
 }
 
 #[tokio::test]
