@@ -16,7 +16,7 @@ pub use advice::AdviceRule;
 pub use catalogue::{Example, RuleEntry};
 pub use finding::{CheckRule, Earlier, Finding, Severity, UnknownRule};
 pub use form::Form;
-pub use judge::{CheckOptions, Checker, Judgement, StreamFacts};
+pub use judge::{CheckOptions, Checker, Judgement, Keep, StreamFacts};
 pub use report::{Report, ReportedError, ReportedOutcome, ReportedRun};
 
 use crate::input::RunAgentInput;

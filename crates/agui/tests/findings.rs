@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use runwire_agui::proto::ProtoEncoder;
 use runwire_agui::{
-    CheckError, CheckOptions, Checker, Finding, Form, Judgement, ReportedOutcome, Severity, decode_event,
+    CheckError, CheckOptions, Checker, Finding, Form, Judgement, Keep, ReportedOutcome, Severity, decode_event,
 };
 use serde_json::{Value, json};
 
 const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"t","runId":"r","protocolVersion":"1.0"}"#;
 const FINISHED: &str = r#"{"type":"RUN_FINISHED","threadId":"t","runId":"r"}"#;
 
-fn judge_with(stream: &str, reduce: bool, piece: usize) -> Judgement {
-    let mut checker = Checker::new(CheckOptions { reduce, ..CheckOptions::default() });
+fn judge_with(stream: &str, keep: Keep, piece: usize) -> Judgement {
+    let mut checker = Checker::new(CheckOptions { keep, ..CheckOptions::default() });
     for bytes in stream.as_bytes().chunks(piece) {
         checker.push(bytes).unwrap();
     }
@@ -21,7 +21,7 @@ fn judge_with(stream: &str, reduce: bool, piece: usize) -> Judgement {
 }
 
 fn judge(stream: &str) -> Judgement {
-    judge_with(stream, true, usize::MAX)
+    judge_with(stream, Keep::Everything, usize::MAX)
 }
 
 /// A run around these lines, as one JSON object a line.
@@ -195,7 +195,7 @@ fn the_judgement_is_the_same_however_the_bytes_are_cut() {
         let whole = judge(&stream);
         assert!(!whole.findings.is_empty());
         for piece in [1, 2, 3, 7, 64] {
-            assert_eq!(judge_with(&stream, true, piece), whole, "in pieces of {piece}: {stream}");
+            assert_eq!(judge_with(&stream, Keep::Everything, piece), whole, "in pieces of {piece}: {stream}");
         }
     }
 }
@@ -208,7 +208,7 @@ fn without_reducing_nothing_is_kept_and_the_verdict_is_the_same() {
         r#"{"type":"STEP_STARTED","stepName":"s"}"#,
     ]);
     let kept = judge(&stream);
-    let mut lean = judge_with(&stream, false, usize::MAX);
+    let mut lean = judge_with(&stream, Keep::Nothing, usize::MAX);
     assert_eq!(
         (&lean.report.events[..], &lean.report.messages[..], &lean.report.state),
         (&[][..], &[][..], &Value::Null)
@@ -217,13 +217,34 @@ fn without_reducing_nothing_is_kept_and_the_verdict_is_the_same() {
     lean.report.events.clone_from(&kept.report.events);
     lean.report.messages.clone_from(&kept.report.messages);
     lean.report.state.clone_from(&kept.report.state);
+    assert_eq!((lean.stream.reduced, kept.stream.reduced), (0, kept.stream.delivered));
+    lean.stream.reduced = kept.stream.reduced;
     assert_eq!(lean, kept);
+}
+
+#[test]
+fn a_conversation_is_built_to_find_what_does_not_apply_until_the_recording_is_too_long() {
+    let patch = r#"{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/nothing"}]}"#;
+    let stream = run(&[patch, patch]);
+    let whole = judge_with(&stream, Keep::Conversation { most_bytes: stream.len() as u64 }, 7);
+    let not_applied = |judgement: &Judgement| -> Vec<usize> {
+        let findings = judgement.findings.iter().filter(|f| f.rule.as_str() == "patch-not-applied");
+        findings.map(|finding| finding.event).collect()
+    };
+    assert_eq!((not_applied(&whole), whole.stream.reduced), (vec![1, 2], 4));
+    assert_eq!((&whole.report.events[..], &whole.report.state), (&[][..], &Value::Null), "none of it is kept");
+
+    // The second patch ends behind the bound.
+    let most_bytes = (STARTED.len() + 1 + patch.len() + 1 + patch.len() - 1) as u64;
+    let part = judge_with(&stream, Keep::Conversation { most_bytes }, 7);
+    assert_eq!((not_applied(&part), part.stream.reduced), (vec![1], 2));
+    assert_eq!((part.stream.delivered, part.report.outcome), (4, ReportedOutcome::Completed));
 }
 
 #[test]
 fn a_stream_that_is_wrong_in_every_event_does_not_fill_the_memory() {
     let stream = run(&[r#"{"type":"NEWS"}"#; 10_050]);
-    let judgement = judge_with(&stream, false, 4096);
+    let judgement = judge_with(&stream, Keep::Nothing, 4096);
     assert_eq!((judgement.report.warnings.len(), judgement.findings.len()), (10_000, 10_000));
     assert_eq!(judgement.stream.untold_warnings, 50);
 }
@@ -310,7 +331,7 @@ fn a_finding_holds_a_name_of_any_length_cut_and_a_short_one_whole() {
     let unknown = format!(r#"{{"type":"{long}"}}"#);
     let step = format!(r#"{{"type":"STEP_FINISHED","stepName":"{long}"}}"#);
     let judgement = {
-        let mut checker = Checker::new(CheckOptions { reduce: false, ..CheckOptions::default() });
+        let mut checker = Checker::new(CheckOptions { keep: Keep::Nothing, ..CheckOptions::default() });
         checker.push(run(&[&property, &unknown, &step]).as_bytes()).unwrap();
         checker.finish().unwrap()
     };

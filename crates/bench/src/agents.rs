@@ -37,8 +37,11 @@ fn completed() -> ExchangeEnd {
     ExchangeEnd::Completed(Completion::default())
 }
 
-/// Begins, waits to be let go, and then says so many pieces at an even pace. The pace is slower than coalescing, so each
-/// piece becomes a frame.
+/// Deltas of one message that come sooner than this after one another are joined.
+const COALESCING: Duration = Duration::from_millis(25);
+
+/// Begins, waits to be let go, and then says so many pieces at an even pace, each of which becomes a frame: in one message
+/// when the pace is slower than coalescing, else in two by turns.
 pub struct Steady {
     /// Lets it go.
     pub go: Go,
@@ -58,14 +61,19 @@ impl Driver for Steady {
         Box::pin(async move {
             let writer = starting.begin(None);
             gone(go).await;
-            let message = writer.message(Opening::default()).await?;
+            let mut messages = vec![writer.message(Opening::default()).await?];
+            if pace <= COALESCING {
+                messages.push(writer.message(Opening::default()).await?);
+            }
             let mut tick = tokio::time::interval(pace);
             tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            for _ in 0..pieces {
+            for piece in 0..pieces {
                 tick.tick().await;
-                message.text(WORDS).await?;
+                messages[piece % messages.len()].text(WORDS).await?;
             }
-            message.end(Ending::completed()).await?;
+            for message in messages {
+                message.end(Ending::completed()).await?;
+            }
             Ok(completed())
         })
     }

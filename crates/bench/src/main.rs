@@ -28,6 +28,7 @@ mod serve;
 mod socket;
 mod streams;
 mod today;
+mod viewer;
 mod wire;
 
 use std::path::PathBuf;
@@ -78,6 +79,8 @@ enum Command {
     Today(today::TodayArgs),
     /// Short runs from their creation to their end, and runs that wait: what the engine costs beside the store.
     Runs(runs::RunsArgs),
+    /// The viewer in Chromium: a long run opened, pictures while a run streams, memory of very many frames.
+    Viewer(viewer::ViewerArgs),
     /// All of these, one after the other.
     All,
     /// A server, for the benchmarks themselves.
@@ -109,6 +112,7 @@ fn main() -> anyhow::Result<()> {
             Command::Million(defaults()?),
             Command::Today(defaults()?),
             Command::Runs(defaults()?),
+            Command::Viewer(defaults()?),
         ],
         one => vec![one],
     };
@@ -149,6 +153,7 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
         Command::Million(_) => Report::new("million", "a run of a million frames from its start to its end"),
         Command::Today(_) => Report::new("today", "the same work, against what applications stream through today"),
         Command::Runs(_) => Report::new("runs", "what the engine costs, against the store alone"),
+        Command::Viewer(_) => Report::new("viewer", "the viewer's pages, against the same browser without them"),
         Command::All | Command::Serve(_) | Command::Read(_) | Command::RunsPart(_) => {
             anyhow::bail!("this is no benchmark by itself")
         }
@@ -166,6 +171,7 @@ fn measure(benchmark: &Command, rounds: u32, folder: &std::path::Path) -> anyhow
             Command::Million(args) => million::round(args, folder, &mut report)?,
             Command::Today(args) => today::round(args, folder, &mut report)?,
             Command::Runs(args) => runs::round(args, folder, &mut report)?,
+            Command::Viewer(args) => viewer::round(args, folder, &mut report)?,
             Command::All | Command::Serve(_) | Command::Read(_) | Command::RunsPart(_) => {}
         }
         let seconds = started.elapsed().as_secs_f64();

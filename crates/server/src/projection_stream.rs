@@ -27,6 +27,15 @@ pub(crate) enum Scope {
     Exchange(String),
 }
 
+/// What there is to know of events beside the events.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// The id of each event, in order.
+    pub ids: Vec<EventId>,
+    /// What the log says and no client can be told: the frame, and a sentence.
+    pub left_out: Vec<(u64, String)>,
+}
+
 /// Reads a log from its first frame, because a projection is a function of the whole of it, and gives the events that
 /// the reader has not had.
 pub(crate) struct ProjectionSource {
@@ -37,6 +46,10 @@ pub(crate) struct ProjectionSource {
     binding: Binding,
     scope: Scope,
     after: Option<EventId>,
+    /// The last frame that is told; `None` for all that there will be.
+    last: Option<u64>,
+    /// What is noted of the events since it was taken last, for whoever wants to know.
+    notes: Option<Notes>,
     /// Whether the reader's exchange is the one that the log is at.
     in_scope: bool,
     done: bool,
@@ -66,10 +79,35 @@ impl ProjectionSource {
             in_scope: scope == Scope::WholeRun,
             scope,
             after,
+            last: None,
+            notes: None,
             done: false,
             queue: VecDeque::new(),
             out: Vec::new(),
         }
+    }
+
+    /// Tells the log up to this frame, which is there, and waits for none behind it.
+    pub(crate) fn up_to(mut self, last: u64) -> ProjectionSource {
+        self.last = Some(last);
+        self.done = last == 0;
+        self
+    }
+
+    /// Notes where each event came from and what was not told. Whoever asks for this takes the notes after each `next`.
+    pub(crate) fn with_notes(mut self) -> ProjectionSource {
+        self.notes = Some(Notes::default());
+        self
+    }
+
+    /// The notes on what the last `next` gave; none without [`ProjectionSource::with_notes`].
+    pub(crate) fn take_notes(&mut self) -> Notes {
+        self.notes.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// What was projected and not given out yet when `next` failed.
+    pub(crate) fn take_rest(&mut self) -> Bytes {
+        std::mem::take(&mut self.out).into()
     }
 
     /// The payload that the frame needs, if it needs one.
@@ -90,7 +128,10 @@ impl ProjectionSource {
             events.extend(state_to_start_from(&events, first));
         }
         for warning in self.projection.take_warnings() {
-            tracing::warn!(run_id = %self.run_id, warning, "an event was not told as the log has it");
+            match &mut self.notes {
+                Some(notes) => notes.left_out.push((frame.seq, warning)),
+                None => tracing::warn!(run_id = %self.run_id, warning, "an event was not told as the log has it"),
+            }
         }
         let mut ended = false;
         for (n, event) in (0u32..).zip(&events) {
@@ -105,6 +146,9 @@ impl ProjectionSource {
             if self.after.is_some_and(|after| id <= after) {
                 continue;
             }
+            if let Some(notes) = &mut self.notes {
+                notes.ids.push(id);
+            }
             match self.binding {
                 Binding::Sse => {
                     SseEncoder::encode_agui(&mut self.out, Some(&id.to_string()), event);
@@ -114,6 +158,7 @@ impl ProjectionSource {
         }
         // A failure that surfaced after the run had finished is in the same frame, so nothing of the exchange is left.
         self.done |= ended && self.scope != Scope::WholeRun;
+        self.done |= self.last.is_some_and(|last| frame.seq >= last);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 export const ROUTES = [
   { path: "/", nav: "runs", load: () => import("./pages/runs.js") },
   { path: "/runs/:id", nav: "runs", load: () => import("./pages/run.js") },
+  { path: "/runs/:id/frames", nav: "runs", load: () => import("./pages/frames.js") },
   { path: "/chat", nav: "chat", load: () => import("./pages/chat.js") },
   { path: "/chat/:agent/:session", nav: "chat", load: () => import("./pages/chat.js") },
 ];

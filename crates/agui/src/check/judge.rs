@@ -38,17 +38,32 @@ pub struct CheckOptions {
     pub form: Option<Form>,
     /// The version that the agent is known to speak; current when nobody knows it to be older.
     pub agent: AgentVersion,
-    /// Whether to keep the delivered events and build the messages and the state. Without, a stream of any length takes
-    /// constant memory, apart from the ids of the run that is open; what only shows when they are built, such as a patch
-    /// that does not apply, is not found then.
-    pub reduce: bool,
+    /// What is kept of the stream while it is judged.
+    pub keep: Keep,
 }
 
 impl Default for CheckOptions {
     /// No input; the form is detected; a current agent; events, messages and state are kept.
     fn default() -> Self {
-        Self { input: None, form: None, agent: AgentVersion::default(), reduce: true }
+        Self { input: None, form: None, agent: AgentVersion::default(), keep: Keep::Everything }
     }
+}
+
+/// What a check keeps of a stream. What only shows when messages and state are built, such as a patch that does not apply,
+/// is found for as long as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// The delivered events, the messages and the state, for the [`Report`].
+    Everything,
+    /// The messages and the state, to find what does not apply to them, and none of them for the report. They are given up
+    /// when the recording turns out to be longer than so many bytes, which bounds what is held of a stream that nobody
+    /// knows the length of. [`StreamFacts::reduced`] says how far they went.
+    Conversation {
+        /// The most bytes of a recording whose messages and state are built.
+        most_bytes: u64,
+    },
+    /// Nothing. A stream of any length takes constant memory, apart from the ids of the run that is open.
+    Nothing,
 }
 
 /// Everything that a check says about one stream. As JSON it is the members of the [`Report`], and more after them.
@@ -74,6 +89,8 @@ pub struct StreamFacts {
     pub events: usize,
     /// How many events were delivered to the application, chunks expanded.
     pub delivered: usize,
+    /// How many of these the messages and the state were built from.
+    pub reduced: usize,
     /// How many warnings were given beyond those that are told.
     pub untold_warnings: usize,
 }
@@ -85,7 +102,9 @@ pub struct StreamFacts {
 pub struct Checker {
     recording: Recording,
     consumer: Consumer,
+    keep: Keep,
     reducer: Option<Reducer>,
+    reduced: usize,
     origins: Origins,
     adviser: Adviser,
     first: Option<Place>,
@@ -102,12 +121,14 @@ impl Checker {
     /// A checker at the start of a stream.
     #[must_use]
     pub fn new(options: CheckOptions) -> Self {
-        let CheckOptions { input, form, agent, reduce } = options;
-        let reducer = reduce.then(|| input.as_ref().map_or_else(Reducer::new, Reducer::from_input));
+        let CheckOptions { input, form, agent, keep } = options;
+        let reducer = (keep != Keep::Nothing).then(|| input.as_ref().map_or_else(Reducer::new, Reducer::from_input));
         Self {
             recording: Recording::new(form),
             consumer: Consumer::new(ConsumerOptions { input }).of_agent(agent),
+            keep,
             reducer,
+            reduced: 0,
             origins: Origins::default(),
             adviser: Adviser::default(),
             first: None,
@@ -212,6 +233,7 @@ impl Checker {
             bytes: self.recording.bytes(),
             events: self.consumer.event_count(),
             delivered: self.delivered,
+            reduced: self.reduced,
             untold_warnings: self.untold_warnings,
         };
         let runs = end.runs().iter().map(ReportedRun::from).collect();
@@ -224,7 +246,8 @@ impl Checker {
                 (ReportedOutcome::Rejected, Some(error))
             }
         };
-        let (messages, state) = self.reducer.map_or((Vec::new(), Value::Null), Reducer::into_parts);
+        let told = self.reducer.filter(|_| self.keep == Keep::Everything);
+        let (messages, state) = told.map_or((Vec::new(), Value::Null), Reducer::into_parts);
         let report = Report { outcome, error, warnings: self.warnings, runs, events: self.events, messages, state };
         Ok(Judgement { report, findings: self.findings, stream })
     }
@@ -240,6 +263,9 @@ impl Checker {
 
     fn take(&mut self, recorded: &Recorded) {
         let Recorded { offset, length, .. } = *recorded;
+        if matches!(self.keep, Keep::Conversation { most_bytes } if offset + length > most_bytes) {
+            self.reducer = None;
+        }
         let place = Place { event: self.consumer.event_count(), offset, length, retired_type: None };
         self.first.get_or_insert(place);
         self.last = Some(place);
@@ -264,8 +290,11 @@ impl Checker {
             self.adviser.event(&event, seen);
             self.delivered += 1;
             if let Some(reducer) = &mut self.reducer {
-                let warning = reducer.apply(event.clone(), place.event);
-                self.events.push(event);
+                self.reduced += 1;
+                if self.keep == Keep::Everything {
+                    self.events.push(event.clone());
+                }
+                let warning = reducer.apply(event, place.event);
                 if let Some(warning) = warning {
                     self.warn(warning, seen);
                 }

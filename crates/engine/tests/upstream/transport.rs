@@ -8,7 +8,7 @@ use runwire_engine::drivers::{AguiDriver, AguiOptions};
 use runwire_frame::{Data, SegmentStatus};
 use serde_json::json;
 
-use crate::fixture::patiently;
+use crate::fixture::{bed, driven_by, patiently, retried_after};
 use crate::server::{Answer, Server, Step, lines};
 use crate::{
     RUN, THREAD, ask, assert_channel_error, front, front_with, impatient, log_of, run_finished, run_started, underway,
@@ -32,6 +32,25 @@ async fn a_refusal_is_told_with_its_status_and_what_the_agent_said() {
         let reason = StatusCode::from_u16(status).unwrap().to_string();
         assert!(message.contains(&reason) && message.contains("{\"detail\":\"not today\"}"), "{message}");
         assert_eq!(log.event_types(), ["RUN_STARTED", "RUN_ERROR"]);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_to_be_left_alone_for_longer_than_the_longest_pause_is_asked_once() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    for (status, code) in [(429, "RATE_LIMITED"), (503, "CHANNEL_ERROR")] {
+        let busy = Answer { retry_after: Some("7200"), ..Answer::refusal(status, "busy") };
+        let server = Server::start(move |_, _| busy.clone()).await;
+        let driver = AguiDriver::new(AguiOptions::new(server.url())).unwrap();
+        let bed = bed([retried_after(Duration::from_secs(60), 3, driven_by("upstream", driver))]);
+        let log = bed.ended(&ask(&bed).await).await;
+        let (found, message, retryable) = log.error();
+        assert_eq!((log.ending(), found, retryable), ("failed", code, true), "later it may well succeed");
+        assert!(message.contains("and asks to wait 7200 s: busy"), "{message}");
+        let Some(Data::RunEnd(end)) = log.frames.last().map(|frame| frame.data.clone()) else { panic!("it has ended") };
+        let detail = end.failure_detail.unwrap();
+        assert!(detail.contains("only after 7200s") && detail.contains("`max_backoff`) is 60s"), "{detail}");
+        assert_eq!(server.seen().len(), 1);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use reqwest::Url;
-use runwire_agui::{CheckOptions, Checker, RunAgentInput};
+use runwire_agui::{CheckOptions, Checker, Keep, RunAgentInput};
 
 use super::text::Plain;
 use super::{Judged, endpoint, har};
@@ -27,7 +27,8 @@ pub async fn judge(args: &CheckArgs) -> anyhow::Result<Vec<Judged>> {
         bail!("--only is for a HAR file, and a URL is none");
     }
     let given = args.input.as_deref().map(read_input).transpose()?;
-    let options = CheckOptions { input: None, form: None, agent: args.protocol_version, reduce: !args.no_reduce };
+    let keep = if args.no_reduce { Keep::Nothing } else { Keep::Everything };
+    let options = CheckOptions { input: None, form: None, agent: args.protocol_version, keep };
     if let Some(url) = url {
         return Ok(vec![endpoint::judge(&url, given, options, args).await?]);
     }

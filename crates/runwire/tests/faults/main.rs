@@ -29,6 +29,7 @@ mod proxy;
 #[path = "../end_to_end/serving.rs"]
 #[allow(dead_code, reason = "the end-to-end tests use more of it")]
 mod serving;
+mod states;
 mod storage;
 
 /// `runwire verify-log` finds nothing wrong with the store `runwire.db` in a folder.

@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 use crate::harness::{Server, Setup, problem, soon, stepped};
 
 /// Every route that says or does something about runs; `{run}` stands for a run.
-const ROUTES: [(&str, &str); 13] = [
+const ROUTES: [(&str, &str); 14] = [
     ("POST", "/v2/runs"),
     ("GET", "/v2/runs"),
     ("GET", "/v2/runs/{run}"),
     ("GET", "/v2/runs/{run}/stream"),
     ("GET", "/v2/runs/{run}/frames"),
     ("GET", "/v2/runs/{run}/agui"),
+    ("GET", "/v2/runs/{run}/check"),
     ("POST", "/v2/runs/{run}/cancel"),
     ("POST", "/v2/runs/{run}/claim"),
     ("POST", "/v2/runs/{run}/heartbeat?epoch=1"),

@@ -3,11 +3,14 @@
 
 mod agui;
 mod auth;
+mod check;
 mod connect;
+mod copilotkit;
 mod example;
 mod executor;
 mod guarantees;
 mod harness;
+mod idempotency;
 mod patience;
 mod protobuf;
 mod queueing;
