@@ -110,7 +110,7 @@ async fn a_page_that_is_loaded_again_in_mid_run_shows_the_whole_run_and_can_stop
     let frames: Vec<Value> =
         server.log_of(&run_id).await.iter().map(|body| serde_json::from_str(body).unwrap()).collect();
     let text: String = frames.iter().filter_map(|frame| frame["data"]["text"].as_str()).collect();
-    assert_eq!(told["output"], text.trim_end(), "nothing is missing and nothing is there twice");
+    assert_eq!(told["output"], text, "nothing is missing and nothing is there twice");
     assert_eq!(told["cancelIsShown"], false);
     assert_eq!(frames.last().unwrap()["data"]["status"], "cancelled");
 }

@@ -73,7 +73,7 @@ class RunsPage {
   #statusButtons = new Map();
   #agent = h("select", { id: "filter-agent", on: { change: () => this.#change({ agent_id: this.#agent.value }) } });
   #session = h("input", { id: "filter-session", type: "search", size: 16, placeholder: "its whole id", spellcheck: "false" });
-  #search = h("input", { id: "filter-search", type: "search", size: 22, placeholder: "a part of its prompt, or its id", spellcheck: "false" });
+  #search = h("input", { id: "filter-search", type: "search", size: 22, placeholder: "in prompts, or an id", spellcheck: "false" });
   #newAgent = h("select", { id: "new-agent", required: true });
   #prompt = h("input", { id: "new-prompt", type: "text", required: true, autocomplete: "off", placeholder: "What should it do?" });
   #startButton = h("button", { type: "submit", class: "primary" }, icon("play"), "Start");
