@@ -50,7 +50,7 @@ const scenarios = {
     };
     await page.goBack();
     await page.locator("tbody tr").first().waitFor();
-    return { ...told, listed: await texts(page, "tbody tr .run-link"), statuses: await texts(page, "tbody .status") };
+    return { ...told, listed: await texts(page, "tbody tr .run-link"), links: await page.locator("tbody a").evaluateAll((links) => links.map((link) => link.pathname)), statuses: await texts(page, "tbody .status") };
   },
 
   /** Leaves and comes back in the middle of a run, and stops it in the end. */
@@ -149,9 +149,15 @@ const scenarios = {
     const nothing = await text(page, ".nothing");
     await page.goto(new URL("/", flags.url).href);
     await page.locator("tbody tr").first().waitFor();
-    await page.getByLabel("Run", { exact: true }).fill(run.slice(0, -1));
-    await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
-    return { completed, ofDemo, loadedAgain, wentBack, nothing, found: await texts(page, "tbody .run-link") };
+    const found = [];
+    for (const search of [run.slice(0, -1), "THREE"]) {
+      await page.getByLabel("Search", { exact: true }).fill(search);
+      await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
+      found.push({ hrefs: await page.locator("tbody a").evaluateAll((links) => links.map((link) => link.pathname)), search: new URL(page.url()).search });
+      await page.getByLabel("Search", { exact: true }).fill("");
+      await page.waitForFunction(() => document.querySelectorAll("tbody tr").length > 1);
+    }
+    return { completed, ofDemo, loadedAgain, wentBack, nothing, found };
   },
 
   /** The list is up to date by itself, without losing what has the focus. */
@@ -221,7 +227,7 @@ const scenarios = {
       });
     await tree.focus();
     const path = [await active()];
-    for (const key of ["ArrowDown", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowRight", "ArrowLeft", "End", "Home", "ArrowLeft"]) {
+    for (const key of ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowRight", "ArrowLeft", "End", "Home", "ArrowLeft"]) {
       await page.keyboard.press(key);
       await page.waitForTimeout(0);
       await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
@@ -229,7 +235,7 @@ const scenarios = {
     }
     const folded = await page.locator("[role=treeitem]").count();
     await page.keyboard.press("ArrowRight");
-    await page.keyboard.press("End");
+    await page.keyboard.press("ArrowRight");
     await page.waitForURL(/row=state/);
     await page.reload();
     await connection(page, "ended");

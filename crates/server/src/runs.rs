@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use runwire_agui::RunAgentInput;
 use runwire_engine::{CreateRun, RunRequest};
 use runwire_frame::{MAX_VALUE_DEPTH, RunStatus, json_depth};
-use runwire_store::{RunCursor, RunFilter};
-use serde::Deserialize;
+use runwire_store::{MIN_SEARCHED, RunCursor, RunFilter, RunRecord};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
@@ -127,6 +127,8 @@ pub(crate) struct ListQuery {
     session_id: Option<String>,
     /// How a run's id begins.
     run_id: Option<String>,
+    /// What a run's prompt has in it.
+    prompt: Option<String>,
     /// One or several statuses with commas between them.
     status: Option<String>,
     limit: Option<usize>,
@@ -149,10 +151,16 @@ pub(crate) async fn list(
     if limit == 0 || limit > 1000 {
         return Err(Problem::bad_request(format!("`limit` is {limit}, and a page has 1 to 1000 runs")));
     }
+    if query.prompt.as_ref().is_some_and(|text| text.chars().count() < MIN_SEARCHED) {
+        return Err(Problem::bad_request(format!(
+            "`prompt` has to have {MIN_SEARCHED} characters, to be searched for"
+        )));
+    }
     let filter = RunFilter {
         agent_id: query.agent_id,
         session_id: query.session_id,
         run_id: query.run_id,
+        prompt: query.prompt,
         status,
         principal: principal.list_filter(),
         limit,
@@ -163,7 +171,17 @@ pub(crate) async fn list(
         let place = last.cursor();
         format!("{}.{}", place.created_at, place.run_id)
     });
+    let prompts = app.store().prompts(runs.iter().map(|run| run.run_id.clone()).collect()).await?;
+    let runs: Vec<Listed> = runs.into_iter().zip(prompts).map(|(record, prompt)| Listed { record, prompt }).collect();
     Ok(Json(json!({ "runs": runs, "next": next })).into_response())
+}
+
+/// A record as lists tell it: a person knows a run by what it was asked.
+#[derive(Debug, Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    record: RunRecord,
+    prompt: Option<String>,
 }
 
 fn parse_place(text: &str) -> Result<RunCursor, Problem> {

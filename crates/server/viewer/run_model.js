@@ -54,6 +54,8 @@ export class RunModel {
   attempts = [];
   /** Segments by their id. */
   segments = new Map();
+  /** Segments of tool calls, by the call's id. */
+  calls = new Map();
   status = "queued";
   /** What `run.end` said, once it came. */
   ended = null;
@@ -257,6 +259,7 @@ export class RunModel {
       summary: "",
     });
     this.segments.set(id, segment);
+    if (segment.toolCallId !== null) this.calls.set(segment.toolCallId, segment);
     this.#new(parent, segment);
   }
 
@@ -280,6 +283,7 @@ export class RunModel {
     }
     if (type === "tool.call") {
       segment.toolCallId = data.tool_call_id;
+      this.calls.set(data.tool_call_id, segment);
       flowed(segment.flow, at, frame.seq);
       if (data.arguments !== undefined) segment.arguments = data.arguments;
       else segment.argumentPieces.push(data.arguments_delta ?? "");
@@ -301,6 +305,8 @@ export class RunModel {
     if (code === "agui.STATE_SNAPSHOT" || code === "agui.STATE_DELTA") {
       if (this.#state === null) {
         this.#state = this.#new(this.run, node("state", "state", frame, { changes: [] }));
+        // In front of everything else, where it stays while the run grows.
+        this.run.children.unshift(this.run.children.pop());
       }
       const isSnapshot = code === "agui.STATE_SNAPSHOT";
       this.#state.changes.push({

@@ -72,6 +72,7 @@ const REFERENCES: &[&str] = &[
     "SELECT NULL, 'the payload of a segment ' || segment_id || ' belongs to no run' FROM payloads
      WHERE run NOT IN (SELECT id FROM runs)",
     "SELECT NULL, 'an input belongs to no run' FROM inputs WHERE run NOT IN (SELECT id FROM runs)",
+    "SELECT NULL, 'a prompt belongs to no run' FROM prompts WHERE rowid NOT IN (SELECT id FROM runs)",
     "SELECT NULL, 'the exchange ' || exchange_id || ' of session ' || session_id || ' names a run that is not there'
      FROM exchanges WHERE run NOT IN (SELECT id FROM runs)",
     "SELECT run_id, 'no exchange names it' FROM runs WHERE id NOT IN (SELECT run FROM exchanges)",
@@ -84,7 +85,7 @@ const REFERENCES: &[&str] = &[
     "SELECT run_id, 'it was removed and has not ended' FROM runs WHERE removed_at IS NOT NULL AND ended_at IS NULL",
     "SELECT run_id, 'it was removed, and something of it is left that nobody will delete' FROM runs
      WHERE removed_at IS NOT NULL AND id NOT IN (SELECT run FROM upkeep)
-     AND (id IN (SELECT run FROM inputs) OR id IN (SELECT run FROM payloads)
+     AND (id IN (SELECT run FROM inputs) OR id IN (SELECT rowid FROM prompts) OR id IN (SELECT run FROM payloads)
           OR EXISTS (SELECT 1 FROM frames WHERE frames.run = runs.id)
           OR EXISTS (SELECT 1 FROM pages WHERE pages.run = runs.id))",
     "SELECT run_id, 'its size is noted as ' || noted || ' bytes and is ' || found FROM (

@@ -31,6 +31,7 @@ mod lock;
 mod page_cache;
 mod probe;
 mod progress;
+mod prompts;
 mod readers;
 mod record;
 mod retention;
@@ -52,6 +53,7 @@ pub use error::{
 };
 pub use inspection::{Fault, InspectedPayload, InspectedRun, Inspection};
 pub use progress::Progress;
+pub use prompts::MIN_SEARCHED;
 pub use record::{
     Added, Created, ExchangeRecord, NewRun, Payload, RunCursor, RunFilter, RunRecord, SessionRecord, Tombstone,
 };

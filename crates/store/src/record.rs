@@ -185,6 +185,9 @@ pub struct RunFilter {
     pub session_id: Option<String>,
     /// Runs whose id begins with this.
     pub run_id: Option<String>,
+    /// Runs whose prompt has this in it, in whatever case; at least [`MIN_SEARCHED`](crate::MIN_SEARCHED) characters, fewer find
+    /// none.
+    pub prompt: Option<String>,
     /// Runs in one of these statuses; empty for any.
     pub status: Vec<String>,
     /// Runs that this principal asked for; `None` for those of everybody.
@@ -201,6 +204,7 @@ impl Default for RunFilter {
             agent_id: None,
             session_id: None,
             run_id: None,
+            prompt: None,
             status: Vec::new(),
             principal: None,
             limit: 50,

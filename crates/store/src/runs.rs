@@ -8,7 +8,7 @@ use crate::appender::RunUpdate;
 use crate::error::{AddExchangeError, CreateError, OwnershipError};
 use crate::frames::from_sql;
 use crate::record::{Added, Created, ExchangeRecord, NewRun, RunFilter, RunRecord, SessionRecord};
-use crate::retention;
+use crate::{prompts, retention};
 
 /// The most runs that one list returns.
 pub(crate) const MAX_LISTED: usize = 1000;
@@ -72,6 +72,7 @@ pub(crate) fn create(conn: &Connection, new: &NewRun) -> rusqlite::Result<Result
     let run = conn.last_insert_rowid();
     conn.prepare_cached("INSERT INTO inputs (run, metadata, input) VALUES (?1, ?2, ?3)")?
         .execute(params![run, metadata, input])?;
+    prompts::insert(conn, run, &new.input)?;
     conn.prepare_cached(
         "INSERT INTO sessions (session_id, principal, created_at, last_run_at) VALUES (?1, ?2, ?3, ?3)
          ON CONFLICT (session_id) DO UPDATE SET last_run_at = max(last_run_at, excluded.last_run_at)",
@@ -249,6 +250,10 @@ pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Ve
         wanted.push("runs.run_id >= ? AND runs.run_id < ?".to_owned());
         values.push(Sql::Text(begin.clone()));
         values.push(Sql::Text(format!("{begin}\u{10ffff}")));
+    }
+    if let Some(text) = &filter.prompt {
+        wanted.push("runs.id IN (SELECT rowid FROM prompts WHERE prompts MATCH ?)".to_owned());
+        values.push(Sql::Text(prompts::phrase(text)));
     }
     if !filter.status.is_empty() {
         let marks = vec!["?"; filter.status.len()].join(", ");

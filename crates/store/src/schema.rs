@@ -15,10 +15,10 @@ use crate::store::{StoreOptions, Sync};
 const APPLICATION_ID: i32 = 0x5257_6972;
 
 /// The schema that this version writes, and the latest that it reads. A store of an earlier one is brought up to it.
-const SCHEMA_VERSION: i64 = 3;
+const SCHEMA_VERSION: i64 = 4;
 
 /// The tables of each schema version, in the order in which they came.
-const TABLES: [(i64, &str); 9] = [
+const TABLES: [(i64, &str); 10] = [
     (1, "meta"),
     (1, "sessions"),
     (1, "runs"),
@@ -28,6 +28,7 @@ const TABLES: [(i64, &str); 9] = [
     (1, "payloads"),
     (2, "pages"),
     (2, "upkeep"),
+    (4, "prompts"),
 ];
 
 /// How long a statement waits for another program's lock on the file, a backup for instance.
@@ -154,8 +155,29 @@ CREATE INDEX runs_waking ON runs (wakes_at, id) WHERE wakes_at IS NOT NULL;
 UPDATE runs SET wakes_at = 0 WHERE status = 'suspended' AND ended_at IS NULL;
 ";
 
+// The fourth: what each run was asked, for lists, and to be searched by any part of it (`prompts.rs`).
+//
+// `secure-delete`: of a run that retention removed, nothing is left in the index either. Of runs from before, those have a
+// prompt whose last message of a user is a text.
+const VERSION_4: &str = "
+CREATE VIRTUAL TABLE prompts USING fts5 (prompt, tokenize = 'trigram');
+INSERT INTO prompts (prompts, rank) VALUES ('secure-delete', 1);
+INSERT INTO prompts (rowid, prompt)
+    SELECT run, prompt FROM (
+        SELECT inputs.run, (
+            SELECT substr(message.value ->> 'content', 1, 200)
+            FROM json_each(inputs.input, '$.messages') AS message
+            WHERE message.type = 'object' AND message.value ->> 'role' = 'user'
+                AND json_type(message.value, '$.content') = 'text'
+            ORDER BY message.key DESC LIMIT 1
+        ) AS prompt
+        FROM inputs JOIN runs ON runs.id = inputs.run
+        WHERE runs.removed_at IS NULL AND json_valid(inputs.input)
+    ) WHERE prompt IS NOT NULL;
+";
+
 /// The steps from one version to the next, each with the version that it leads to.
-const STEPS: [(i64, &str); 2] = [(2, VERSION_2), (3, VERSION_3)];
+const STEPS: [(i64, &str); 3] = [(2, VERSION_2), (3, VERSION_3), (4, VERSION_4)];
 
 /// Opens the connection that writes, creating the store if the file is absent or empty.
 ///

@@ -26,7 +26,7 @@ use crate::standing::Standing;
 use crate::tail::Tail;
 use crate::upkeep::{Signal, Upkeep};
 use crate::writer::{Health, Queue, Request, Writer, in_time};
-use crate::{retention, runs, schema};
+use crate::{prompts, retention, runs, schema};
 
 /// How many reads of the file run at the same time.
 const READERS: usize = 4;
@@ -386,6 +386,16 @@ impl Store {
     /// The store's failure.
     pub async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, ReadError> {
         self.read_with(move |conn| runs::list(conn, &filter)).await
+    }
+
+    /// What each of these runs was asked, in their order, as far as a list shows it: the last thing that a user said in its
+    /// input, on one line and cut. `None` where nobody said anything, or the run is not there.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn prompts(&self, run_ids: Vec<String>) -> Result<Vec<Option<String>>, ReadError> {
+        self.read_with(move |conn| prompts::of(conn, &run_ids)).await
     }
 
     /// Every run that has not ended, oldest first: what to recover at start.

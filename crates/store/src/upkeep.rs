@@ -288,6 +288,7 @@ fn put(conn: &Connection, run: i64, packed: u64, page: &Page) -> rusqlite::Resul
 fn empty(conn: &Connection, run: i64) -> rusqlite::Result<bool> {
     let steps = [
         ("DELETE FROM inputs WHERE run = ?1 AND ?2", 1),
+        ("DELETE FROM prompts WHERE rowid = ?1 AND ?2", 1),
         ("DELETE FROM pages WHERE id IN (SELECT id FROM pages WHERE run = ?1 LIMIT ?2)", EMPTIED_PAGES),
         ("DELETE FROM frames WHERE run = ?1 AND seq IN (SELECT seq FROM frames WHERE run = ?1 LIMIT ?2)", EMPTIED_ROWS),
         ("DELETE FROM payloads WHERE id IN (SELECT id FROM payloads WHERE run = ?1 LIMIT ?2)", 1),

@@ -6,7 +6,7 @@ mod fixture;
 use std::path::Path;
 
 use fixture::{body, end, read_to_end, write};
-use runwire_store::{Inspection, OpenError, Removable, Store, StoreOptions};
+use runwire_store::{Inspection, OpenError, Removable, RunFilter, Store, StoreOptions};
 use rusqlite::Connection;
 
 /// The schema of version 1, as it was released. Not shared with the crate on purpose: it must never change.
@@ -63,7 +63,7 @@ async fn a_store_of_version_1_opens_and_goes_on_as_one_of_today() {
     let path = dir.path().join("store.db");
     version_1(&path);
     let error = Inspection::open(&path).unwrap_err();
-    assert!(matches!(error, OpenError::OlderSchema { found: 1, supported: 3, .. }), "{error}");
+    assert!(matches!(error, OpenError::OlderSchema { found: 1, supported: 4, .. }), "{error}");
 
     let store = Store::open(&path, StoreOptions::default()).unwrap();
     for _ in 0..2 {
@@ -88,7 +88,7 @@ async fn a_store_of_version_1_opens_and_goes_on_as_one_of_today() {
     drop(inspection);
     let raw = Connection::open(&path).unwrap();
     let count = |sql: &str| raw.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!(count("SELECT schema_version FROM meta"), 3);
+    assert_eq!(count("SELECT schema_version FROM meta"), 4);
     assert_eq!(count("SELECT count(*) FROM frames"), 2, "the two long ones are packed");
     // It is the same store that is made today, table by table and index by index.
     let made = dir.path().join("made.db");
@@ -101,6 +101,31 @@ async fn a_store_of_version_1_opens_and_goes_on_as_one_of_today() {
         statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
     };
     assert_eq!(schema(&path), schema(&made));
+}
+
+#[tokio::test]
+async fn what_runs_of_an_earlier_version_were_asked_can_be_searched() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.db");
+    version_1(&path);
+    let inputs = [
+        (
+            "live",
+            r#"{"messages":[{"role":"user","content":"first"},{"role":"user","content":"Where is it?"},{"role":"assistant"}]}"#,
+        ),
+        ("short", r#"{"messages":[{"role":"user","content":[{"type":"text","text":"Where else?"}]}, 7]}"#),
+    ];
+    let raw = Connection::open(&path).unwrap();
+    for (run_id, input) in inputs {
+        let changed = "UPDATE inputs SET input = ?2 WHERE run = (SELECT id FROM runs WHERE run_id = ?1)";
+        raw.execute(changed, [run_id, input]).unwrap();
+    }
+    drop(raw);
+    let store = Store::open(&path, StoreOptions::default()).unwrap();
+    let asked = store.prompts(vec!["live".to_owned(), "short".to_owned(), "long".to_owned()]).await.unwrap();
+    assert_eq!(asked, [Some("Where is it?".to_owned()), None, None]);
+    let found = store.runs(RunFilter { prompt: Some("where IS".to_owned()), ..RunFilter::default() }).await.unwrap();
+    assert_eq!(found.iter().map(|run| &*run.run_id).collect::<Vec<_>>(), ["live"]);
 }
 
 #[tokio::test]

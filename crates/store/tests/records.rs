@@ -190,6 +190,40 @@ async fn runs_are_listed_newest_first_and_by_every_filter() {
 }
 
 #[tokio::test]
+async fn runs_are_found_by_any_part_of_what_they_were_asked() {
+    let f = open();
+    let asked = |text: &str| json!({ "messages": [{ "role": "user", "content": text }] });
+    for (n, text) in
+        ["Where is my parcel?", "WHERE IS THE CAT", "100% \"sure\" OR not*", "Où est l'été?"].iter().enumerate()
+    {
+        let new = NewRun { input: asked(text), created_at: n as i64, ..new_run(&format!("r{n}")) };
+        f.store.create_run(new).await.unwrap();
+    }
+    f.store.create_run(NewRun { input: json!({}), ..new_run("nothing") }).await.unwrap();
+    let cases = [
+        ("where is", "r1 r0"),
+        ("parcel?", "r0"),
+        // What the index would read as an operator is text like any other.
+        ("\"sure\"", "r2"),
+        ("OR not*", "r2"),
+        ("100%", "r2"),
+        ("'", ""),
+        ("l'été", "r3"),
+        ("dog", ""),
+        ("is", ""),
+    ];
+    for (text, expected) in cases {
+        let filter = RunFilter { prompt: Some(text.to_owned()), ..RunFilter::default() };
+        assert_eq!(ids(&f.store, filter).await.join(" "), expected, "{text}");
+    }
+    let both = RunFilter { prompt: Some("where".to_owned()), run_id: Some("r1".to_owned()), ..RunFilter::default() };
+    assert_eq!(ids(&f.store, both).await.join(" "), "r1");
+    let told = f.store.prompts(vec!["r3".to_owned(), "nothing".to_owned(), "r0".to_owned(), "nobody".to_owned()]).await;
+    let known = |text: &str| Some(text.to_owned());
+    assert_eq!(told.unwrap(), [known("Où est l'été?"), None, known("Where is my parcel?"), None]);
+}
+
+#[tokio::test]
 async fn unfinished_runs_are_those_that_have_not_ended_oldest_first_with_their_inputs() {
     let f = open();
     for (run_id, created_at) in [("late", 30), ("early", 10), ("done", 20)] {

@@ -167,8 +167,9 @@ async fn g7_a_removed_run_is_told_to_every_reader_and_is_in_no_list() {
 async fn nothing_of_what_a_removed_run_said_is_left_and_other_runs_are_whole() {
     let f = open();
     let secret = json!({ "secret": "hunter2" });
+    let asked = json!({ "messages": [{ "role": "user", "content": "hunter2" }] });
     for (run_id, head) in [("packed", 5000_u64), ("rows", 100), ("kept", 2000)] {
-        let new = NewRun { metadata: secret.clone(), input: secret.clone(), ..new_run(run_id) };
+        let new = NewRun { metadata: secret.clone(), input: asked.clone(), ..new_run(run_id) };
         f.store.create_run(new).await.unwrap();
         let mut appender = f.store.take_ownership(run_id).await.unwrap();
         let payload = |n: u64| NewPayload {
@@ -186,7 +187,7 @@ async fn nothing_of_what_a_removed_run_said_is_left_and_other_runs_are_whole() {
     assert_eq!(remove(&f.store, &["packed", "rows"]).await, 2);
     f.store.tidied().await;
     let raw = inspect(&f);
-    for (table, rows) in [("runs", 3), ("inputs", 1), ("payloads", 5), ("pages", 2), ("frames", 0), ("upkeep", 0)] {
+    for (table, rows) in [("runs", 3), ("inputs", 1), ("prompts", 1), ("payloads", 5), ("pages", 2), ("frames", 0), ("upkeep", 0)] {
         assert_eq!(count(&raw, table), rows, "{table}");
     }
     let said = "SELECT count(*) FROM runs WHERE removed_at IS NOT NULL AND

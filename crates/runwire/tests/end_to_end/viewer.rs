@@ -93,7 +93,8 @@ async fn a_person_starts_a_run_from_the_list_and_sees_it_to_its_end() {
     {
         assert!(rows.contains(&json!(row)), "{row} is not among {rows:?}");
     }
-    assert_eq!(told["listed"], json!([run_id]));
+    assert_eq!(told["listed"], json!(["What are logs good for?"]));
+    assert_eq!(told["links"], json!([format!("/runs/{run_id}")]));
     assert_eq!(told["statuses"], json!(["completed"]));
 }
 
@@ -109,7 +110,7 @@ async fn a_page_that_is_loaded_again_in_mid_run_shows_the_whole_run_and_can_stop
     let frames: Vec<Value> =
         server.log_of(&run_id).await.iter().map(|body| serde_json::from_str(body).unwrap()).collect();
     let text: String = frames.iter().filter_map(|frame| frame["data"]["text"].as_str()).collect();
-    assert_eq!(told["output"], text.trim_end(), "nothing is missing and nothing is there twice");
+    assert_eq!(told["output"], text, "nothing is missing and nothing is there twice");
     assert_eq!(told["cancelIsShown"], false);
     assert_eq!(frames.last().unwrap()["data"]["status"], "cancelled");
 }
@@ -183,7 +184,12 @@ async fn the_filters_of_the_list_are_in_its_address() {
     assert_eq!(told["loadedAgain"], told["ofDemo"]);
     assert_eq!(told["wentBack"], told["completed"]);
     assert_eq!(told["nothing"], "No run fits these filters.");
-    assert_eq!(told["found"], json!([stopped]));
+    let run = format!("/runs/{stopped}");
+    assert_eq!(
+        told["found"][0],
+        json!({ "hrefs": [run], "search": format!("?run_id={}", &stopped[..stopped.len() - 1]) })
+    );
+    assert_eq!(told["found"][1], json!({ "hrefs": [run], "search": "?prompt=THREE" }));
 }
 
 #[tokio::test]
@@ -235,13 +241,14 @@ async fn the_timeline_is_a_tree_for_the_keyboard_and_remembers_its_row_in_the_ad
         told["path"],
         json!([
             "run 1 true",
+            "ArrowDown: state 2 ",
             "ArrowDown: step research 2 ",
             "ArrowDown: reasoning 2 true",
             "ArrowLeft: reasoning 2 false",
             "ArrowRight: reasoning 2 true",
             "ArrowRight: reasoning 3 ",
             "ArrowLeft: reasoning 2 true",
-            "End: state 2 ",
+            "End: message 2 ",
             "Home: run 1 true",
             "ArrowLeft: run 1 false",
         ])

@@ -155,7 +155,8 @@ async fn the_list_is_newest_first_filtered_and_paged() {
     let mut made = Vec::new();
     for n in 0..7 {
         let session = format!("s{}", n % 2);
-        let record = created(&server, json!({ "agent_id": "demo", "prompt": "x", "session_id": session })).await;
+        let record =
+            created(&server, json!({ "agent_id": "demo", "prompt": format!("Word {n}"), "session_id": session })).await;
         made.push(record["run_id"].as_str().unwrap().to_owned());
         server.ended(&made[n]).await;
     }
@@ -176,6 +177,12 @@ async fn the_list_is_newest_first_filtered_and_paged() {
     assert_eq!(ids(&server.json("/v2/runs?status=running,completed").await), made);
     assert_eq!(ids(&server.json("/v2/runs?agent_id=nobody").await), Vec::<String>::new());
 
+    // A person knows a run by what it was asked.
+    assert_eq!(all["runs"][1]["prompt"], "Word 6");
+    assert_eq!(ids(&server.json("/v2/runs?prompt=WORD%205").await), made[2..3]);
+    assert_eq!(ids(&server.json("/v2/runs?prompt=word&session_id=s1").await).len(), 3);
+    assert_eq!(ids(&server.json(&format!("/v2/runs?run_id={}", made[4])).await), made[4..5]);
+
     let mut paged = Vec::new();
     let mut query = "/v2/runs?limit=3".to_owned();
     loop {
@@ -186,8 +193,17 @@ async fn the_list_is_newest_first_filtered_and_paged() {
     }
     assert_eq!(paged, made, "pages put together are the list");
 
-    for bad in ["limit=0", "limit=1001", "limit=x", "before=x", "before=x.y", "status=asleep", "status=", "colour=red"]
-    {
+    for bad in [
+        "limit=0",
+        "limit=1001",
+        "limit=x",
+        "before=x",
+        "before=x.y",
+        "status=asleep",
+        "status=",
+        "colour=red",
+        "prompt=ab",
+    ] {
         let problem = problem(soon(server.get(&format!("/v2/runs?{bad}")).send()).await.unwrap()).await;
         assert_eq!(problem["status"], 400, "{bad}");
     }

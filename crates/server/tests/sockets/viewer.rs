@@ -115,7 +115,8 @@ fn named_in(address: &Url, text: &str) -> Vec<Url> {
     {
         for rest in text.split(before).skip(1) {
             let name = rest.split(after).next().unwrap();
-            if name.starts_with('.') || name.starts_with("/viewer/") {
+            // Types are named in comments, for editors.
+            if (name.starts_with('.') || name.starts_with("/viewer/")) && !name.ends_with(".d.ts") {
                 named.push(address.join(name).unwrap());
             }
         }

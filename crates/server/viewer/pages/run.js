@@ -101,6 +101,11 @@ class RunPage {
     const { run_id: id, agent_id: agent, session_id: session } = this.#record;
     const names = ["Agent", "Session", "Lane", "Attempt", "Created", "Queued for", "Duration", "First word", "Longest silence", "Tokens in / out", "Cost"];
     for (const name of names) this.#facts[name] = h("dd", {}, UNKNOWN);
+    const parent = this.#record.parent_run_id;
+    if (parent !== null) {
+      names.push("Parent run");
+      this.#facts["Parent run"] = h("dd", {}, h("a", { href: runPage(parent), class: "mono", title: oneLine(parent) }, oneLine(parent)));
+    }
     fill(this.#facts.Agent, h("a", { href: `/?agent_id=${encodeURIComponent(agent)}` }, oneLine(agent)));
     fill(this.#facts.Session, h("a", { href: `/?session_id=${encodeURIComponent(session)}`, title: oneLine(session) }, oneLine(session)));
     return h(
@@ -217,9 +222,18 @@ class RunPage {
     const { resume_contract: contract, prompt, deadline_at } = question;
     const interrupts = Array.isArray(contract.interrupts) ? contract.interrupts : [];
     const form = answerForm({ runId: this.#record.run_id, question: { interrupts, prompt, deadline_at }, signal: leaving.signal });
-    fill(this.#question, h("h2", {}, question.kind === "approval" ? "Waits for approval" : "Waits for an answer"), form.element);
+    const title = question.kind === "approval" ? "Waits for approval" : "Waits for an answer";
+    fill(this.#question, h("h2", {}, title, interrupts.map((interrupt) => this.#callOf(interrupt))), form.element);
     this.#question.hidden = false;
     announce(`The run waits: ${oneLine(prompt ?? "")}`);
+  }
+
+  /** Leads to the call that is asked about: its arguments are there. */
+  #callOf({ toolCallId }) {
+    const call = this.#model.calls.get(toolCallId);
+    if (call === undefined) return null;
+    const show = () => this.#timeline.reveal(call);
+    return h("button", { type: "button", class: "quiet", on: { click: show } }, `Show ${oneLine(call.name ?? "the call", 40)}`);
   }
 
   async #stop() {

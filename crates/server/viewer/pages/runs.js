@@ -27,7 +27,10 @@ const STATUS_FILTERS = [
   ["cancelled", "Cancelled"],
 ];
 
-const FILTERS = ["status", "agent_id", "session_id", "run_id"];
+const FILTERS = ["status", "agent_id", "session_id", "run_id", "prompt"];
+
+/** A search has so many characters, or is none yet. */
+const LEAST_SEARCHED = 3;
 
 const COLUMNS = [
   ["status", "Status"],
@@ -68,9 +71,9 @@ class RunsPage {
   #message = h("div", { class: "runs-message" });
   #older = h("button", { type: "button", hidden: true, on: { click: () => void this.#loadOlder() } }, icon("down"), "Older runs");
   #statusButtons = new Map();
-  #agent = h("select", { id: "filter-agent", on: { change: () => this.#change("agent_id", this.#agent.value) } });
+  #agent = h("select", { id: "filter-agent", on: { change: () => this.#change({ agent_id: this.#agent.value }) } });
   #session = h("input", { id: "filter-session", type: "search", size: 16, placeholder: "its whole id", spellcheck: "false" });
-  #run = h("input", { id: "filter-run", type: "search", size: 16, placeholder: "how its id begins", spellcheck: "false" });
+  #search = h("input", { id: "filter-search", type: "search", size: 22, placeholder: "in prompts, or an id", spellcheck: "false" });
   #newAgent = h("select", { id: "new-agent", required: true });
   #prompt = h("input", { id: "new-prompt", type: "text", required: true, autocomplete: "off", placeholder: "What should it do?" });
   #startButton = h("button", { type: "submit", class: "primary" }, icon("play"), "Start");
@@ -81,14 +84,14 @@ class RunsPage {
     this.#setQuery = setQuery;
     this.#navigate = navigate;
     for (const [status, label] of STATUS_FILTERS) {
-      const button = h("button", { type: "button", class: "chip", on: { click: () => this.#change("status", status) } }, label);
+      const button = h("button", { type: "button", class: "chip", on: { click: () => this.#change({ status }) } }, label);
       this.#statusButtons.set(status, button);
     }
-    for (const [input, name] of [[this.#session, "session_id"], [this.#run, "run_id"]]) {
+    for (const [input, changes] of [[this.#session, (value) => ({ session_id: value })], [this.#search, searched]]) {
       let typing;
       input.addEventListener("input", () => {
         clearTimeout(typing);
-        typing = setTimeout(() => this.#change(name, input.value.trim()), 300);
+        typing = setTimeout(() => this.#change(changes(input.value.trim())), 300);
       });
       signal.addEventListener("abort", () => clearTimeout(typing));
     }
@@ -114,7 +117,7 @@ class RunsPage {
         h("div", { class: "chips", role: "group", "aria-label": "Status" }, [...this.#statusButtons.values()]),
         h("span", { class: "field" }, h("label", { for: "filter-agent" }, "Agent"), this.#agent),
         h("span", { class: "field" }, h("label", { for: "filter-session" }, "Session"), this.#session),
-        h("span", { class: "field" }, h("label", { for: "filter-run" }, "Run"), this.#run),
+        h("span", { class: "field" }, h("label", { for: "filter-search" }, "Search"), this.#search),
       ),
       h("div", { class: "table-box" }, this.#table),
       this.#message,
@@ -150,15 +153,16 @@ class RunsPage {
     for (const [status, button] of this.#statusButtons) {
       setAttribute(button, "aria-pressed", String((this.#filters.status ?? "") === status));
     }
-    for (const [input, name] of [[this.#session, "session_id"], [this.#run, "run_id"]]) {
-      if (document.activeElement !== input) input.value = this.#filters[name] ?? "";
+    const { session_id: session = "", run_id: id, prompt = "" } = this.#filters;
+    for (const [input, value] of [[this.#session, session], [this.#search, id ?? prompt]]) {
+      if (document.activeElement !== input) input.value = value;
     }
     this.#chooseAgent();
   }
 
-  #change(name, value) {
-    if ((this.#filters[name] ?? "") === value) return;
-    this.#setQuery({ [name]: value }, { push: true });
+  #change(changes) {
+    if (Object.entries(changes).every(([name, value]) => (this.#filters[name] ?? "") === value)) return;
+    this.#setQuery(changes, { push: true });
     this.filterBy(new URLSearchParams(location.search));
   }
 
@@ -328,15 +332,23 @@ class RunsPage {
   }
 }
 
+/** What is searched for: a run by its id, or by what it was asked. */
+function searched(text) {
+  if (text.startsWith("run_")) return { run_id: text, prompt: "" };
+  return { run_id: "", prompt: [...text].length < LEAST_SEARCHED ? "" : text };
+}
+
 function newRow(record) {
   const cells = {};
   for (const [name] of COLUMNS) {
     cells[name] = h("td", { role: "cell", class: `of-${name}${NUMBERS.has(name) ? " number" : ""}` });
   }
-  const link = h("a", { href: runPage(record.run_id), class: "mono run-link", title: record.run_id }, record.run_id);
+  const { run_id: id, prompt } = record;
+  const link = h("a", { href: runPage(id), class: `run-link${prompt ? "" : " mono"}`, dir: "auto", title: id }, prompt ? oneLine(prompt) : id);
   const status = h("span", { class: "status" });
   cells.status.append(status);
-  cells.run.append(link);
+  // The end of an id tells runs of the same moment apart; a search takes the whole.
+  cells.run.append(h("span", { class: "run-cell" }, link, prompt && h("span", { class: "mono dim", title: id }, `…${id.slice(-6)}`)));
   return { record, cells, status, link, row: h("tr", { role: "row" }, Object.values(cells)) };
 }
 
