@@ -173,7 +173,7 @@ async fn what_the_conversation_page_makes_of_frames_is_what_its_own_tests_say() 
         return;
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/viewer");
-    for tests in ["conversation.test.mjs", "json_patch.test.mjs", "run_model.test.mjs"] {
+    for tests in ["conversation.test.mjs", "json_patch.test.mjs", "run_model.test.mjs", "long_log.test.mjs"] {
         let mut command = Command::new("node");
         command.args(["--test", "--test-reporter", "tap", tests]).current_dir(&folder);
         command.stdin(Stdio::null()).kill_on_drop(true);
