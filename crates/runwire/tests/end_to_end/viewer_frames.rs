@@ -189,7 +189,6 @@ async fn every_one_of_a_hundred_thousand_frames_is_reached_by_a_page_that_holds_
 
     let nodes: Vec<u64> = told["nodes"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
     assert!(nodes.iter().all(|nodes| *nodes < 3000), "the page holds what is seen: {nodes:?}");
-    assert_eq!(told["events"].as_u64().unwrap() as usize, log.len() - 2, "two changes of status tell AG-UI nothing");
 }
 
 #[tokio::test]
@@ -305,6 +304,7 @@ async fn the_page_is_used_by_the_keyboard_alone_and_has_nothing_that_axe_objects
     let expected = json!({
         "down": "Frame 3", "end": format!("Frame {last}"), "home": "Frame 1", "page": true,
         "events": "Event 1.0", "check": true, "filtered": "30 of", "jumped": "Frame 7", "address": "?seq=7",
+        "told": (last - 2).to_string(),
         "back": "type=segment.start",
     });
     assert_eq!(told["keys"], expected, "{told:#}");
