@@ -89,7 +89,7 @@ fn about(app: &App, headers: &HeaderMap) -> Response {
         let told = |a: &Agent| {
             json!({ "agent_id": a.id, "description": a.description, "concurrency": a.policy.concurrency.as_str() })
         };
-        agents.map(|agent| told(agent)).collect::<Vec<_>>()
+        agents.map(told).collect::<Vec<_>>()
     });
     Json(json!({
         "name": "runwire",
