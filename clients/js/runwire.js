@@ -956,12 +956,16 @@ export function followSession(options) {
 
 // AG-UI.
 
+/** CopilotKit's way to name the route in the body. */
+const METHOD = /^agent\/(run|connect)$/;
+
 /** The ids of the exchange that a request asks for, or `undefined` when it is none that may be repeated. */
 function exchangeOf(input, init) {
   if (typeof init.body !== "string" || !/^post$/i.test(init.method ?? "")) return undefined;
   if (typeof input !== "string" && !(input instanceof URL)) return undefined;
   try {
-    const { threadId, runId } = JSON.parse(init.body);
+    const asked = JSON.parse(init.body);
+    const { threadId, runId } = METHOD.test(asked.method) ? Object(asked.body) : asked;
     const named = (id) => typeof id === "string" && id !== "";
     return named(threadId) && named(runId) ? { threadId, runId } : undefined;
   } catch {
@@ -969,8 +973,10 @@ function exchangeOf(input, init) {
   }
 }
 
-/** Whether the request gets a thread back, which starts nothing. */
-const isConnect = (input) => /\/agui\/[^/]+\/connect\/?$/.test(new URL(input, "http://localhost").pathname);
+/** Whether the request gets a thread back, which starts nothing: of an agent, or of CopilotKit's runtime. */
+const isConnect = (input, init) =>
+  /\/(agui|agent)\/[^/]+\/connect\/?$/.test(new URL(input, "http://localhost").pathname) ||
+  METHOD.exec(JSON.parse(init.body).method)?.[1] === "connect";
 
 /** The ids of an exchange's events. */
 const IDS_OF_AN_EXCHANGE = {
@@ -1217,7 +1223,7 @@ export function resumableFetch(options = {}) {
     const { response, unlink } = first;
     if (response.status !== 200 || !isEventStream(response) || response.body === null) return response;
 
-    const isThread = isConnect(input);
+    const isThread = isConnect(input, init);
     const reading = new ExchangeReading({ request, first: response, exchange, isThread, idleMs, maxEventBytes });
     const release = () => {
       unlink();

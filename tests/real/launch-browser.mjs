@@ -3,8 +3,12 @@
 import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 
-/** Starts it with a new profile, and no traffic but that of its pages. */
-export function launchBrowser() {
+/**
+ * Starts it with a new profile, and no traffic but that of its pages.
+ *
+ * @param {string[]} more further flags of the browser
+ */
+export function launchBrowser(more = []) {
   return chromium.launch({
     executablePath: readFileSync(new URL("node_modules/.runwire-browser", import.meta.url), "utf8"),
     chromiumSandbox: false,
@@ -15,6 +19,7 @@ export function launchBrowser() {
       "--disable-background-networking",
       "--disable-component-update",
       "--disable-sync",
+      ...more,
     ],
   });
 }

@@ -22,6 +22,10 @@ mock.on(once("pay it"), { toolCalls: [call("pay", { sum: 5 })] });
 mock.on(then("pay it"), { content: "That is settled." });
 mock.on(once("echo it"), { toolCalls: [call("echo", { message: "hi there" }), call("get-tiny-image", {})] });
 mock.on(then("echo it"), { content: "It was echoed." });
+mock.on(once("ask around"), { toolCalls: [call("research", { prompt: "say hello" })], usage });
+mock.on(then("ask around"), { content: "I have asked.", usage });
+mock.on(once("sum it"), { toolCalls: [call("get-sum", { a: 2, b: 3 }), call("echo", { message: "hi there" })] });
+mock.on(then("sum it"), { content: "It was summed." });
 mock.on({ userMessage: "be busy" }, {
   error: { message: "Slow down", type: "rate_limit_error" },
   status: 429,

@@ -81,6 +81,32 @@ set_up_example_packages() {
   ready "$name"
 }
 
+# The app of examples/copilotkit, as vite builds it. Its packages are only for the app, so they stay with it.
+set_up_copilotkit_app() {
+  local name='CopilotKit app (Node.js)' app=../../examples/copilotkit key built
+  if ! node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 22 || (a === 22 && b >= 12) || (a === 20 && b >= 19) ? 0 : 1)'; then
+    lacking "$name" 'vite wants Node.js 20.19, 22.12 or later; install it, then run tests/real/setup.sh again'
+    return
+  fi
+  key="$(cd "$app" && cat package.json package-lock.json .npmrc | cksum) node $(node --version)"
+  if [ "$(cat "$app/node_modules/.runwire-ready" 2>/dev/null)" != "$key" ]; then
+    if ! npm ci --prefix "$app" --no-audit --no-fund --loglevel=error >&2; then
+      lacking "$name" 'npm ci failed in examples/copilotkit; its message is above: check the network or the package registry, then run tests/real/setup.sh again'
+      return
+    fi
+    printf '%s' "$key" >"$app/node_modules/.runwire-ready"
+  fi
+  built="$key $(cat "$app/index.html" "$app/vite.config.js" "$app"/src/* ../../clients/js/runwire.js | cksum)"
+  if [ "$(cat "$app/dist/.runwire-ready" 2>/dev/null)" != "$built" ]; then
+    if ! (cd "$app" && npm run --silent build -- --logLevel error >&2); then
+      lacking "$name" 'vite build failed in examples/copilotkit; its message is above'
+      return
+    fi
+    printf '%s' "$built" >"$app/dist/.runwire-ready"
+  fi
+  ready "$name"
+}
+
 python_is_new_enough() {
   command -v python3 >/dev/null 2>&1 &&
     python3 -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else 1)'
@@ -157,6 +183,7 @@ set_up_clock() {
 
 set_up_node_packages
 set_up_example_packages plain
+set_up_copilotkit_app
 set_up_python_packages
 set_up_browser
 set_up_clock

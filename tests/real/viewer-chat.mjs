@@ -48,7 +48,7 @@ const seen = (tab = page) =>
   tab.evaluate(() => {
     const said = (element) => element?.textContent ?? "";
     const items = [...document.querySelectorAll(".chat-run")].flatMap((run) =>
-      [...run.querySelectorAll(".chat-items > :not([hidden])")].map((element) => ({
+      [...run.querySelectorAll(".chat-newest > :not([hidden])")].map((element) => ({
         kind: element.classList.contains("of-person") ? "person" : element.className.split(" ")[0].replace("chat-", ""),
         text: said(element.querySelector(".chat-text") ?? element),
         isAbandoned: "abandoned" in element.dataset,
@@ -103,8 +103,6 @@ async function say(text, tab = page) {
   await box(tab).fill(text);
   await box(tab).press("Enter");
 }
-
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Opens a session with an agent; the session stays the same over several agents. */
 async function open(agent, tab = page) {
@@ -275,6 +273,57 @@ const SCENARIOS = {
     await page.getByRole("textbox", { name: "Copies" }).waitFor();
     await axe("a form");
   },
+  /** One token, a reload, and then another one, which may not see the session. */
+  async token() {
+    const enter = async (token) => {
+      await page.locator("#token").fill(token);
+      await page.keyboard.press("Enter");
+      await box().waitFor();
+    };
+    result.session = "of ada";
+    await page.goto(`${server}/chat/demo/${encodeURIComponent(result.session)}`);
+    await enter("ada's");
+    await say("Keep this to yourself");
+    await untilOver(1);
+    await page.reload();
+    await untilOver(1);
+    await look("of ada");
+    await page.getByRole("button", { name: "Forget the token" }).click();
+    result.left = await page.evaluate(() => sessionStorage.getItem("runwire.conversation"));
+    await enter("bob's");
+    await until(() => document.querySelector(".connection")?.textContent.includes("waiting"));
+    await look("of bob");
+  },
+  /** A run of more items than a page is made for: those that are shown stay few, and all can be had. */
+  async many() {
+    await open("many");
+    await say("Look at everything");
+    await untilOver(1);
+    const counted = () =>
+      page.evaluate(() => ({
+        elements: document.querySelectorAll("*").length,
+        tools: document.querySelectorAll(".chat-tool").length,
+        last: [...document.querySelectorAll(".chat-tool")].at(-1).textContent,
+        first: document.querySelector(".chat-tool").textContent,
+      }));
+    result.newest = await counted();
+    const earlier = page.getByRole("button", { name: /earlier items/ });
+    await page.locator(".chat-scroller").evaluate((scroller) => {
+      scroller.scrollTop = 0;
+    });
+    result.moved = [];
+    do {
+      result.moved.push(
+        await earlier.evaluate((button) => {
+          const first = document.querySelector(".chat-tool");
+          const before = first.getBoundingClientRect().top;
+          button.click();
+          return Math.round(first.getBoundingClientRect().top - before);
+        }),
+      );
+    } while (await earlier.isVisible());
+    result.all = await counted();
+  },
   /** Whoever reads further up is not moved while text comes; whoever is at the end stays there. */
   async scroll() {
     await open("long");
@@ -308,7 +357,12 @@ try {
   if (scenario === undefined) refuse(`--do ${flags.do} is not one of ${Object.keys(SCENARIOS).join(", ")}`);
   const marks = flags.do === "cut" ? [":40\ndata: ", ":75\ndata: "] : [];
   // What came before the cut has to be shown first: where a browser resumes that has not yet looked at it is chance.
-  const proxy = await startCuttingProxy(new URL(flags.url), marks, () => sleep(150), String);
+  const isShown = (mark) =>
+    until(
+      (frame) => Number(/frame (\d+)/.exec(document.querySelector(".connection").textContent)?.[1]) >= frame,
+      Number(/\d+/.exec(mark)[0]) - 1,
+    );
+  const proxy = await startCuttingProxy(new URL(flags.url), marks, isShown, String);
   result.cuts = proxy.cuts;
   if (marks.length > 0) server = proxy.url;
   browser = await launchBrowser();

@@ -54,6 +54,15 @@ test("a body that breaks goes on at the next event: the same bytes as uncut, and
   assert.deepEqual(last, { state: "resuming", cursor: "3.0", threadId: "t", runId: "r" });
 });
 
+test("an exchange in CopilotKit's envelope goes on as any other, and what else it asks passes through", async (t) => {
+  const server = await serve(t, broken(started + text("2.0"), RUNWIRE), whole(finished, RUNWIRE), whole("{}"));
+  const body = JSON.stringify({ method: "agent/run", params: { agentId: "demo" }, body: JSON.parse(INPUT) });
+  const seen = await asks(server, {}, { body });
+  assert.deepEqual([seen.text, seen.error], [started + text("2.0") + finished, undefined]);
+  assert.deepEqual(lastEventIds(server), [undefined, "2.0"]);
+  assert.equal((await asks(server, {}, { body: JSON.stringify({ method: "info" }) })).text, "{}");
+});
+
 test("the answer is the first one's: status, headers, address", async (t) => {
   const server = await serve(t, whole(started + finished, RUNWIRE));
   const { response } = await asks(server);
@@ -231,7 +240,13 @@ const thread = (() => {
 })();
 
 test("a thread that is got back goes on at the next event wherever it breaks, to the end of its last run", async (t) => {
-  for (const path of ["/agui/demo/connect", "/behind/a/proxy/agui/demo/connect?x=1"]) {
+  const envelope = { body: JSON.stringify({ method: "agent/connect", params: { agentId: "demo" }, body: JSON.parse(INPUT) }) };
+  for (const [path, init] of [
+    ["/agui/demo/connect"],
+    ["/behind/a/proxy/agui/demo/connect?x=1"],
+    ["/copilotkit/agent/demo/connect"],
+    ["/copilotkit", envelope],
+  ]) {
     for (let n = 0; n < thread.length; n += 1) {
       const [before, after] = [thread.slice(0, n), thread.slice(n)];
       const server = await serve(
@@ -239,7 +254,7 @@ test("a thread that is got back goes on at the next event wherever it breaks, to
         broken(`retry: 1\n\n${before.join("")}${thread[n].slice(0, -4)}`),
         whole(`retry: 1\n\n${after.join("")}`),
       );
-      const seen = await asks({ url: `${server.url}${path}` });
+      const seen = await asks({ url: `${server.url}${path}` }, {}, init);
       assert.deepEqual([seen.text, seen.error], [`retry: 1\n\n${thread.join("")}`, undefined], `${path} ${n}`);
       assert.deepEqual(lastEventIds(server), [undefined, n === 0 ? undefined : /id: (.*)/.exec(thread[n - 1])[1]]);
       assert.deepEqual(states(seen), ["live", "resuming", "live", "ended"]);

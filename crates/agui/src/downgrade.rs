@@ -14,6 +14,9 @@ use crate::outcome::RunFinishedOutcome;
 /// The code of the `RUN_ERROR` that a stopped run ends with, for a peer that does not know the `cancelled` outcome.
 pub const CANCELLED_CODE: &str = "CANCELLED";
 
+/// The same for [`Peer::CopilotKit`], whose clients show every other `RUN_ERROR` to their user as a failure.
+pub const COPILOTKIT_CANCELLED_CODE: &str = "abort";
+
 /// Whom events are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Peer {
@@ -22,13 +25,16 @@ pub enum Peer {
     Current,
     /// A peer from before 1.0.
     PreV1,
+    /// CopilotKit's client, which is from before 1.0 as well, and which takes one code of `RUN_ERROR` for a run that was
+    /// stopped and did not fail.
+    CopilotKit,
 }
 
 /// Reshapes a stream for a peer from before 1.0, event by event.
 ///
 /// | what is sent | what the peer gets |
 /// | --- | --- |
-/// | `RUN_FINISHED` with the `cancelled` outcome | `RUN_ERROR` with the code [`CANCELLED_CODE`] |
+/// | `RUN_FINISHED` with the `cancelled` outcome | `RUN_ERROR` with the code [`CANCELLED_CODE`], or [`COPILOTKIT_CANCELLED_CODE`] |
 /// | `pendingToolCallIds` | the outcome without them; they can be derived from the stream |
 /// | content parts in `TOOL_CALL_RESULT`, or in a tool message of a list | their text, joined |
 /// | a part with a `file` source in a user message of a list | the message without it |
@@ -39,6 +45,8 @@ pub enum Peer {
 pub struct Downgrade {
     /// Whether the last ending was told as a failure that it was not: then no second failure can follow it.
     stopped: bool,
+    /// Whether the peer is [`Peer::CopilotKit`].
+    copilotkit: bool,
     warnings: Vec<String>,
 }
 
@@ -49,6 +57,7 @@ impl Downgrade {
         match peer {
             Peer::Current => None,
             Peer::PreV1 => Some(Self::default()),
+            Peer::CopilotKit => Some(Self { copilotkit: true, ..Self::default() }),
         }
     }
 
@@ -98,8 +107,9 @@ impl Downgrade {
     fn stopped_run(&mut self, finished: RunFinished) -> Event {
         let RunFinished { result, usage, timestamp, raw_event, metadata, .. } = finished;
         let without = if result.is_some() { ", without its result" } else { "" };
-        self.warn(format!("the cancelled outcome was told as RUN_ERROR with code {CANCELLED_CODE}{without}"));
-        let code = Some(CANCELLED_CODE.to_owned());
+        let code = if self.copilotkit { COPILOTKIT_CANCELLED_CODE } else { CANCELLED_CODE };
+        self.warn(format!("the cancelled outcome was told as RUN_ERROR with code {code}{without}"));
+        let code = Some(code.to_owned());
         RunError { code, usage, timestamp, raw_event, metadata, ..RunError::new("the run was cancelled") }.into()
     }
 

@@ -62,7 +62,7 @@ pub use check::*;
 pub use chunks::ChunkExpander;
 pub use consumer::{Consumer, ConsumerOptions, Delivered, Rejected, StreamEnd};
 pub use decode::{Decoded, decode_event, decode_value};
-pub use downgrade::{CANCELLED_CODE, Downgrade, Peer};
+pub use downgrade::{CANCELLED_CODE, COPILOTKIT_CANCELLED_CODE, Downgrade, Peer};
 pub use ending::{Ending, RunEnding, RunRecord, Truncation};
 pub use event::{Event, EventType, UnknownEventType};
 pub use events::*;

@@ -53,6 +53,17 @@ fn a_stopped_run_is_told_as_an_error_that_keeps_what_it_said() {
     assert!(said[0].contains("cancelled"), "{said:?}");
 }
 
+/// Its client shows every failure to its user but one, and a stop is no error to show.
+#[test]
+fn copilotkit_is_told_of_a_stop_by_the_code_that_it_does_not_show() {
+    let mut downgrade = Downgrade::for_peer(Peer::CopilotKit).unwrap();
+    let told = downgrade.apply(vec![event(finished(json!({"type": "cancelled"})))]);
+    assert_eq!(told[0].to_value(), json!({"type": "RUN_ERROR", "message": "the run was cancelled", "code": "abort"}));
+    let failed = event(json!({"type": "RUN_ERROR", "message": "it broke", "code": "CANCELLED"}));
+    let _ = downgrade.apply(vec![event(json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r2"}))]);
+    assert_eq!(downgrade.apply(vec![failed.clone()]), [failed], "what failed did fail, whatever its code");
+}
+
 #[test]
 fn after_a_stop_that_was_told_as_an_error_no_second_error_follows_and_a_new_run_may() {
     let error = json!({"type": "RUN_ERROR", "message": "flushing failed"});

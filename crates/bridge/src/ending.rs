@@ -1,5 +1,7 @@
 //! The ways in which a run stops going on: what is said about each, and how the log closes in order.
 
+use std::time::Duration;
+
 use runwire_agui::UsageLedger;
 use runwire_frame::{
     Cost, Data, EndStatus, ErrorCode, ErrorData, RunEnd, RunStart, RunStatus, SegmentStatus, Suspend, SuspendKind,
@@ -32,6 +34,8 @@ pub struct Failure {
     pub message: String,
     /// Whether the same request may succeed later.
     pub retryable: bool,
+    /// For how long what failed asks to be left alone. It is in no frame: the engine waits so long before the next attempt.
+    pub retry_after: Option<Duration>,
     /// More for whoever operates the agent.
     pub detail: Option<String>,
     /// `Failed` when the work failed, `Abandoned` when the attempt ended under its segments.
@@ -49,6 +53,7 @@ impl Failure {
             code,
             message: message.into(),
             retryable: false,
+            retry_after: None,
             detail: None,
             segments: SegmentStatus::Failed,
             usage: Vec::new(),

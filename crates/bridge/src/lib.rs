@@ -7,6 +7,7 @@
 //!
 //! No I/O, no clock, no randomness.
 
+mod asked;
 mod coalescer;
 mod ending;
 mod foreign_code;
@@ -20,6 +21,7 @@ mod tool_output;
 mod upstream;
 mod usage;
 
+pub use asked::{ASKED_INPUT, asked_input};
 pub use coalescer::{COALESCE_BYTES, COALESCE_MILLIS};
 pub use ending::{Completion, Failure, Suspension};
 pub use foreign_code::may_pass;

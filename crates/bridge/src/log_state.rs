@@ -27,6 +27,8 @@ pub(crate) struct OpenSegment {
     pub tool: Option<ToolState>,
     /// The innermost agent segment that it is part of, itself included.
     pub agent: Option<SegmentId>,
+    /// The run that it stands for, where a child agent is one of its own.
+    pub child_run_id: Option<String>,
 }
 
 /// A tool call of the current exchange.
@@ -73,6 +75,8 @@ pub struct LogState {
     pub(crate) exchange_usage: UsageLedger,
     /// How many model calls the run has opened, over all of its attempts and exchanges.
     pub(crate) model_calls: u64,
+    /// How many segments of child runs it has opened, over all of its attempts and exchanges.
+    pub(crate) children: u64,
     /// How long it was executed before `running_since`, in milliseconds.
     pub(crate) executed_ms: u64,
     /// Since when it is executed: not while it waits for an answer or for its next attempt.
@@ -154,6 +158,7 @@ impl LogState {
             earlier_usage: UsageLedger::default(),
             exchange_usage: UsageLedger::default(),
             model_calls: 0,
+            children: 0,
             executed_ms: 0,
             running_since: None,
             suspend_kind: None,
@@ -165,6 +170,11 @@ impl LogState {
     /// The last position in the log; 0 while it is empty.
     pub fn head(&self) -> u64 {
         self.head
+    }
+
+    /// When the last frame was recorded.
+    pub fn last_ts(&self) -> Timestamp {
+        self.last_ts
     }
 
     /// Where the run stands.
@@ -212,7 +222,12 @@ impl LogState {
         self.model_calls
     }
 
-    /// What the run has used so far, one entry per provider and model, over all of its attempts and exchanges.
+    /// Whether it has opened the segment of a child run, in any of its attempts and exchanges.
+    pub fn has_children(&self) -> bool {
+        self.children > 0
+    }
+
+    /// What the run itself has used so far, one entry per provider and model, over all of its attempts and exchanges.
     pub fn usage(&self) -> Vec<Usage> {
         let mut whole = self.earlier_usage.clone();
         add_all(&mut whole, &summed(&self.exchange_usage).unwrap_or_default());
@@ -266,6 +281,7 @@ impl LogState {
                 let (number, id) = segment_number(frame)?;
                 self.last_segment = self.last_segment.max(number);
                 self.model_calls += u64::from(start.kind == SegmentKind::Model);
+                self.children += u64::from(start.child_run_id.is_some());
                 let tool = tool_state(frame, start)?;
                 let agent = match start.kind {
                     SegmentKind::Agent => Some(id.clone()),
@@ -276,7 +292,9 @@ impl LogState {
                 if let Some(tool) = tool.as_ref().filter(|_| !is_result_only(start)) {
                     self.make_call(tool.call_id.clone(), agent.clone());
                 }
-                self.open.insert(number, OpenSegment { id, started_at: frame.ts, has_delta: false, tool, agent });
+                let child_run_id = start.child_run_id.clone();
+                let opened = OpenSegment { id, started_at: frame.ts, has_delta: false, tool, agent, child_run_id };
+                self.open.insert(number, opened);
             }
             Data::SegmentEnd(end) => {
                 let (number, _) = segment_number(frame)?;

@@ -19,11 +19,13 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use runwire_agui::producer::Guard;
 use runwire_agui::{
-    Custom, Downgrade, Event, Interrupt, PROTOCOL_VERSION, Peer, RunError, RunFinished, RunFinishedOutcome, RunStarted,
+    Custom, Downgrade, Event, Interrupt, PROTOCOL_VERSION, Peer, RunAgentInput, RunError, RunFinished,
+    RunFinishedOutcome, RunStarted,
 };
 use runwire_frame::{Data, EndStatus, ErrorData, Frame, Notice, Resume, RunEnd, RunStatus, SegmentId, Suspend};
 use serde_json::{Map, Value, json};
 
+use crate::asked::{ASKED_INPUT, asked_input};
 use crate::log_state::agui;
 use crate::upstream::AFTER_FINISH;
 use crate::usage::{EXCHANGE_USAGE, account, all_to_agui};
@@ -98,8 +100,10 @@ pub struct Projection {
     /// What came between two exchanges and can be told in the next.
     held: Vec<Event>,
     suspend: Option<Suspend>,
-    /// The input that the exchange's start echoes: what a new attempt restates.
+    /// The input that the exchange was asked: what a new attempt restates.
     input: Option<Value>,
+    /// Whether `RUN_STARTED` echoed another.
+    echoes_other: bool,
     /// The ids of this exchange that may name one thing only, and what repeated ones are called in their place.
     names: Names,
     /// Whether an abandoned attempt of this exchange left a call without a result.
@@ -127,6 +131,7 @@ impl Projection {
             held: Vec::new(),
             suspend: None,
             input: None,
+            echoes_other: false,
             names: Names::default(),
             abandoned_call: false,
             calls: Vec::new(),
@@ -233,14 +238,25 @@ impl Projection {
         out: &mut Vec<Event>,
     ) -> Result<(), ProjectionError> {
         self.in_exchange = true;
-        self.input = agui.and_then(|a| a.get("input")).cloned();
+        self.input = agui.and_then(asked_input).cloned();
+        let told = agui.filter(|agui| agui.contains_key(ASKED_INPUT)).cloned().map(|mut told| {
+            told.shift_remove(ASKED_INPUT);
+            told
+        });
+        self.echoes_other = told.is_some();
         self.names = Names::default();
         self.abandoned_call = false;
         self.calls.clear();
         let mut started = RunStarted::new(&*self.thread_id, &*self.run_id);
         started.protocol_version = Some(PROTOCOL_VERSION.to_owned());
-        out.push(merge(frame, Event::RunStarted(started), agui)?);
+        out.push(merge(frame, Event::RunStarted(started), told.as_ref().or(agui))?);
         Ok(())
+    }
+
+    /// The input that the exchange was asked which the last `RUN_STARTED` began, where its echo says something else.
+    pub fn asked(&self) -> Option<RunAgentInput> {
+        let input = self.input.as_ref().filter(|_| self.echoes_other)?;
+        RunAgentInput::decode_value(input.clone()).ok().map(|(input, _)| input)
     }
 
     fn run_end(&mut self, frame: &Frame, end: &RunEnd, out: &mut Vec<Event>) -> Result<(), ProjectionError> {

@@ -14,6 +14,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use runwire_frame::{
     Cost, Data, ErrorCode, ErrorData, Frame, Notice, NoticeLevel, Resume, RunStart, RunStatus, RunStatusChange,
     SegmentEnd, SegmentId, SegmentKind, SegmentStart, SuspendKind, TextDelta, ThinkingDelta, Timestamp, ToolCall,
@@ -24,7 +25,7 @@ use serde_json::{Map, Value, json};
 use crate::coalescer::{DeltaKind, PendingDelta};
 use crate::log_state::{LogState, OpenSegment, TOOL_CALL_ID, ToolState};
 use crate::segment::{Ending, Open, Opening, kind};
-use crate::tool_output::{Payload, Preview, ToolOutput};
+use crate::tool_output::{JSON_PAYLOAD, Payload, Preview, ToolOutput};
 
 /// What an AG-UI event says beyond its frame; travels under the additive data key `agui`.
 pub type Agui = Option<Map<String, Value>>;
@@ -156,6 +157,19 @@ impl Recorder {
         self.open(now, SegmentKind::Agent, opening, None)
     }
 
+    /// Opens the work of a child agent that is a run of its own, with a log and an account of its own.
+    pub fn open_child(&mut self, now: Timestamp, child_run_id: &str, opening: Opening) -> Open<kind::Agent> {
+        self.open_as(now, SegmentKind::Agent, opening, None, Some(child_run_id.to_owned()))
+    }
+
+    /// The open segments of child runs, each with its run: how a resumed run goes on to watch them.
+    pub fn open_children(&self) -> Vec<(String, Open<kind::Agent>)> {
+        let child = |(number, segment): (&u64, &OpenSegment)| {
+            Some((segment.child_run_id.clone()?, Open::new(*number, segment.id.clone())))
+        };
+        self.state.open.iter().filter_map(child).collect()
+    }
+
     /// Opens a tool call. `opening.name` is the tool's name where it differs from `tool_slug`.
     pub fn open_tool(
         &mut self,
@@ -181,6 +195,17 @@ impl Recorder {
     }
 
     fn open<K>(&mut self, now: Timestamp, kind: SegmentKind, opening: Opening, tool_slug: Option<String>) -> Open<K> {
+        self.open_as(now, kind, opening, tool_slug, None)
+    }
+
+    fn open_as<K>(
+        &mut self,
+        now: Timestamp,
+        kind: SegmentKind,
+        opening: Opening,
+        tool_slug: Option<String>,
+        child_run_id: Option<String>,
+    ) -> Open<K> {
         let number = self.state.last_segment + 1;
         let id = SegmentId::from(format!("seg_{number}"));
         let start = SegmentStart {
@@ -190,7 +215,7 @@ impl Recorder {
             group_key: opening.group_key,
             model_ref: opening.model_ref,
             tool_slug,
-            child_run_id: None,
+            child_run_id,
             extra: extra(opening.agui),
         };
         self.emit(now, Some(id.clone()), Data::SegmentStart(start));
@@ -286,6 +311,15 @@ impl Recorder {
         };
         self.emit(now, Some(id), Data::ToolResult(result));
         answered
+    }
+
+    /// What is kept of a model call beside the log, as JSON. What was kept of it before is replaced.
+    pub fn model_payload(&mut self, segment: &Open<kind::Model>, json: Bytes) {
+        // A call that has ended stays as it was.
+        if self.state.open.contains_key(&segment.number) {
+            let segment_id = segment.id.clone();
+            self.out.payloads.push(Payload { segment_id, content_type: JSON_PAYLOAD, bytes: json });
+        }
     }
 
     /// Closes a segment.

@@ -13,12 +13,12 @@ pub enum ToolOutput {
     Parts(Vec<Value>),
 }
 
-/// The whole value behind a preview, to be stored with the segment.
+/// What is stored with a segment: the whole value behind a preview, or what was kept of a model call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     /// Which segment's.
     pub segment_id: SegmentId,
-    /// `text/plain; charset=utf-8` or `application/json` (a list of AG-UI content parts).
+    /// `text/plain; charset=utf-8` or `application/json` (a list of AG-UI content parts; of a model call an object).
     pub content_type: &'static str,
     /// The value.
     pub bytes: Bytes,
@@ -28,6 +28,9 @@ pub struct Payload {
 pub const TEXT_PAYLOAD: &str = "text/plain; charset=utf-8";
 /// Content type of a payload that is a list of AG-UI content parts.
 pub const PARTS_PAYLOAD: &str = "application/json";
+
+/// Content type of a payload that is what was kept of a model call.
+pub(crate) const JSON_PAYLOAD: &str = "application/json";
 
 /// What a `tool.result` frame says of an output.
 pub(crate) struct Preview {

@@ -11,7 +11,7 @@ use runwire_bridge::{
     Completion, Ending, Failure, LogState, Opening, Peer, Projection, ProjectionError, Recorder, StoredPayload,
     Suspension, ToolOutput,
 };
-use runwire_frame::{ErrorCode, NoticeLevel, SegmentStatus, SuspendKind, Usage};
+use runwire_frame::{ErrorCode, FrameType, NoticeLevel, SegmentStatus, SuspendKind, Usage};
 use serde_json::{Map, Value, json};
 
 fn suspension(interrupts: Value) -> Suspension {
@@ -214,6 +214,51 @@ fn what_happens_inside_of_an_agent_is_attributed_to_it() {
         json!({"type": "SUBAGENT_ERROR", "subagentRunId": scout, "message": "too slow", "code": "TIMEOUT"})
     );
     assert_eq!(got[got.len() - 1], json!({"type": "SUBAGENT_FINISHED", "subagentRunId": lead}));
+}
+
+#[test]
+fn a_child_run_is_an_agent_by_its_own_id_that_the_tool_call_around_it_started() {
+    let mut r = recorder();
+    let tool = r.open_tool(at(1), "call_1", "research", Opening::default());
+    r.arguments_complete(at(2), &tool, None);
+    let child = r.open_child(at(3), "run_2", Opening::named("scout").inside(tool.id()));
+    r.end(at(4), child, Ending::completed());
+    let tool = r.result(at(5), tool, true, &ToolOutput::Text("found".to_owned()), None);
+    r.end(at(6), tool, Ending::completed());
+    let left = r.open_child(at(7), "run_3", Opening::named("scout"));
+    r.end(at(8), left, Ending::with_status(SegmentStatus::Abandoned));
+    let log = done(r);
+    let child = log.data(FrameType::SegmentStart).into_iter().find(|start| start["kind"] == "agent").unwrap();
+    assert_eq!((&child["child_run_id"], &child["parent_segment_id"]), (&json!("run_2"), &json!("seg_1")));
+    let got: Vec<Value> = log.project_json().into_iter().filter(|e| e.get("subagentRunId").is_some()).collect();
+    assert_eq!(
+        got,
+        [
+            json!({"type": "SUBAGENT_STARTED", "subagentRunId": "run_2", "name": "scout", "parentToolCallId": "call_1"}),
+            json!({"type": "SUBAGENT_FINISHED", "subagentRunId": "run_2"}),
+            json!({"type": "SUBAGENT_STARTED", "subagentRunId": "run_3", "name": "scout"}),
+            json!({
+                "type": "SUBAGENT_ERROR", "subagentRunId": "run_3",
+                "message": "the run `run_3` is not waited for any more",
+            }),
+        ]
+    );
+}
+
+#[test]
+fn a_child_run_that_an_attempt_finds_again_has_another_id_in_the_same_exchange() {
+    let mut r = recorder();
+    let _ = r.open_child(at(1), "run_2", Opening::named("scout"));
+    let (first, state) = r.retry(at(2), abandoned("overloaded"));
+    let mut r = Recorder::start(state, at(3), run_start(None));
+    let child = r.open_child(at(4), "run_2", Opening::named("scout"));
+    r.end(at(5), child, Ending::completed());
+    let mut log = Log::default();
+    log.append(first);
+    log.append(r.complete(at(6), Completion::default()));
+    let starts = log.project_json().into_iter().filter(|event| event["type"] == "SUBAGENT_STARTED");
+    let ids: Vec<Value> = starts.map(|event| event["subagentRunId"].clone()).collect();
+    assert_eq!(ids, ["run_2", "run_2.2"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
 use reqwest::{Method, RequestBuilder, Url};
 use runwire_agui::{Outgoing, OutgoingError};
 use runwire_frame::RunStatus;
@@ -29,6 +30,15 @@ pub enum ApiError {
     /// The run input must not be sent as it is. Nothing was sent.
     #[error("the run was not asked for: {0}")]
     Input(#[from] OutgoingError),
+    /// The run's idempotency key is none. Nothing was sent.
+    #[error(
+        "the run was not asked for: `{key}` is no idempotency key, which has 1 to 255 visible characters of ASCII, and no \
+         spaces"
+    )]
+    IdempotencyKey {
+        /// What was given.
+        key: String,
+    },
     /// The server did not do what was asked, and said why.
     #[error("{0}")]
     Problem(Problem),
@@ -64,6 +74,9 @@ pub struct CreateRun {
     lane: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<Value>,
+    /// Goes into a header.
+    #[serde(skip)]
+    idempotency_key: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -87,7 +100,7 @@ impl CreateRun {
     }
 
     fn new(agent_id: String, ask: Ask) -> CreateRun {
-        CreateRun { agent_id, ask, session_id: None, lane: None, metadata: None }
+        CreateRun { agent_id, ask, session_id: None, lane: None, metadata: None, idempotency_key: None }
     }
 
     /// The conversation that the run belongs to. Without it the server begins a new one.
@@ -102,6 +115,26 @@ impl CreateRun {
     pub fn lane(mut self, lane: impl Into<String>) -> CreateRun {
         self.lane = Some(lane.into());
         self
+    }
+
+    /// A key by which the server knows this request when it is sent again: then it answers with the run that the first one
+    /// made, and starts nothing. 1 to 255 visible characters of ASCII, another one for each run that is wanted; a UUID, say.
+    ///
+    /// With it a request whose answer was lost can be sent again.
+    #[must_use]
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> CreateRun {
+        self.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// The header `Idempotency-Key`, as a string of structured fields (RFC 8941); or the key, when it is none.
+    fn key_header(&self) -> Result<Option<HeaderValue>, String> {
+        let Some(key) = &self.idempotency_key else { return Ok(None) };
+        if !(1..=255).contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(key.clone());
+        }
+        let quoted = format!("\"{}\"", key.replace('\\', "\\\\").replace('"', "\\\""));
+        HeaderValue::try_from(quoted).map(Some).map_err(|_| key.clone())
     }
 
     /// The run with its input as it may be sent.
@@ -171,6 +204,11 @@ impl RunRecord {
     /// The conversation that it belongs to.
     pub fn session_id(&self) -> Option<&str> {
         self.members.get("session_id")?.as_str()
+    }
+
+    /// The run that started it, or that its input names as its parent.
+    pub fn parent_run_id(&self) -> Option<&str> {
+        self.members.get("parent_run_id")?.as_str()
     }
 
     /// Which attempt it is in, from 1; 0 before the first.
@@ -279,6 +317,8 @@ pub struct RunFilter {
     pub agent_id: Option<String>,
     /// Runs of this conversation.
     pub session_id: Option<String>,
+    /// Runs that this run started.
+    pub parent_run_id: Option<String>,
     /// Runs in one of these statuses; empty for any.
     pub status: Vec<RunStatus>,
     /// At most so many; the server's own limit otherwise.
@@ -289,7 +329,12 @@ pub struct RunFilter {
 
 impl RunFilter {
     fn add_to(&self, url: &mut Url) {
-        let texts = [("agent_id", &self.agent_id), ("session_id", &self.session_id), ("before", &self.before)];
+        let texts = [
+            ("agent_id", &self.agent_id),
+            ("session_id", &self.session_id),
+            ("parent_run_id", &self.parent_run_id),
+            ("before", &self.before),
+        ];
         let texts = texts.into_iter().filter_map(|(key, value)| Some((key, value.clone()?)));
         let limit = self.limit.map(|limit| ("limit", limit.to_string()));
         let status: Vec<&str> = self.status.iter().map(|s| s.as_str()).collect();
@@ -312,14 +357,20 @@ pub struct RunPage {
 }
 
 impl Server {
-    /// Creates a run. Dropping the future leaves open whether it was created.
+    /// Creates a run. It is asked for once: when the future is dropped, or no answer comes, it is not known whether the run
+    /// was created. With an [`idempotency_key`](CreateRun::idempotency_key) it can be asked for again.
     ///
     /// # Errors
-    /// [`ApiError`]
+    /// [`ApiError`]; status 422 also when the key was used for something else, 410 when the run that it made was removed.
     pub async fn create_run(&self, run: &CreateRun) -> Result<RunRecord, ApiError> {
+        let key = run.key_header().map_err(|key| ApiError::IdempotencyKey { key })?;
         let run = run.prepared()?;
         let url = self.url(&["v2", "runs"]);
-        ask(self.request(Method::POST, url.clone()).json(&run), &url).await
+        let mut request = self.request(Method::POST, url.clone()).json(&run);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        ask(request, &url).await
     }
 
     /// The record of one run.

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use runwire_agui::{Interrupt, ResumeEntry, ResumeStatus, RunAgentInput};
-use runwire_bridge::Recorder;
+use runwire_bridge::{Recorder, asked_input};
 use runwire_frame::{NoticeLevel, Resume, Suspend, Timestamp};
 use serde_json::{Map, Value};
 
@@ -73,7 +73,7 @@ impl Resolved {
     /// What a `resume` frame says, if it went on with answers.
     pub(crate) fn of(resume: &Resume) -> Option<Resolved> {
         let agui = resume.extra.get("agui")?;
-        let entries = agui.get("input")?.get("resume")?.clone();
+        let entries = agui.as_object().and_then(asked_input)?.get("resume")?.clone();
         let entries: Vec<ResumeEntry> = serde_json::from_value(entries).ok()?;
         let exchange_id = agui.get("runId").and_then(Value::as_str).unwrap_or_default().to_owned();
         let resolved_by = resume.resolved_by.clone();

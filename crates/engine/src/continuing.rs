@@ -40,15 +40,15 @@ pub(crate) async fn next_input(
             let payload = payload.map(|p| StoredPayload { content_type: p.content_type, bytes: p.bytes });
             for event in projection.push(&frame, payload.as_ref()).map_err(|e| unreadable(&e))? {
                 if let Event::RunStarted(started) = &event
-                    && let Some(input) = started.input.as_deref()
+                    && let Some(input) = projection.asked().or_else(|| started.input.as_deref().cloned())
                 {
                     let before = reducer.state().clone();
-                    reducer = Reducer::from_input(input);
+                    reducer = Reducer::from_input(&input);
                     // An input that says nothing of the state leaves it as it was.
                     if input.state.is_none() && last.is_some() {
                         reducer.apply(StateSnapshot::new(before).into(), 0);
                     }
-                    last = Some(input.clone());
+                    last = Some(input);
                 } else {
                     // What does not apply, does not for any client.
                     reducer.apply(event, 0);

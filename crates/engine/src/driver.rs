@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use runwire_agui::{AgentCapabilities, Interrupt, Message, ResumeStatus, RunAgentInput, RunStarted};
-use runwire_bridge::{ExchangeEnd, Failure, WaitingCall};
+use runwire_bridge::{ExchangeEnd, Failure, ToolOutput, WaitingCall};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +12,7 @@ use crate::asking::WaitRule;
 use crate::drivers::Executors;
 use crate::guardrails::Guardrail;
 use crate::limits::Limits;
+use crate::payloads::PayloadPolicy;
 use crate::retry::RetryPolicy;
 use crate::run_core::RunCore;
 use crate::turns::Concurrency;
@@ -62,6 +63,8 @@ pub struct Exchange {
     pub interrupts: Vec<Interrupt>,
     /// The tool calls that were open and without a result when the run was suspended, as its log has them.
     pub calls: Vec<WaitingCall>,
+    /// What earlier attempts at this exchange recorded as the results of these calls. What has worked need not be done again.
+    pub results: Vec<RecordedResult>,
     /// Cancelled when the run is asked to stop.
     pub stop: CancellationToken,
 }
@@ -94,6 +97,17 @@ impl Exchange {
         };
         self.interrupts.iter().filter_map(answer).collect()
     }
+}
+
+/// A result of a tool call that is in the log, although the attempt that wrote it was given up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedResult {
+    /// The call.
+    pub tool_call_id: String,
+    /// Whether it worked.
+    pub ok: bool,
+    /// What it returned, as it was kept.
+    pub output: ToolOutput,
 }
 
 /// What was answered to one interrupt.
@@ -130,6 +144,11 @@ impl Starting {
     /// `started` is an upstream agent's own `RUN_STARTED`, when there is one: what it says is kept.
     pub fn begin(self, started: Option<&RunStarted>) -> RunWriter {
         self.core.begin(started);
+        if self.core.has_children()
+            && let Some(engine) = self.core.engine()
+        {
+            engine.watch_open_children(&self.core);
+        }
         RunWriter::new(self.core)
     }
 }
@@ -160,6 +179,8 @@ pub struct AgentPolicy {
     pub waiting: WaitRule,
     /// What looks at what goes through its runs, in this order. Default: nothing.
     pub guardrails: Vec<Guardrail>,
+    /// What is kept of its runs beside their logs, and what is taken out of both.
+    pub payloads: PayloadPolicy,
     /// The lane of runs whose request names none. Default: `default`.
     pub lane: Option<String>,
     /// What a run does whose session has one of this agent already. Default: it waits.

@@ -1,8 +1,10 @@
 //! Creates runs, owns their tasks, stops them.
 
 mod answering;
+mod children;
 mod deadlines;
 mod executing;
+mod keyed;
 mod queueing;
 mod resuming;
 mod stopping;
@@ -13,10 +15,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, RunAgentInput, UserMessage};
-use runwire_bridge::{LogState, Pricing};
-use runwire_frame::RunStatus;
+use runwire_bridge::{LogState, Pricing, WaitingCall};
+use runwire_frame::{RunStatus, Timestamp};
 use runwire_store::{
-    Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, Retention, RunRecord, Store, Tombstone,
+    Appender, CreateError, Created, ExchangeRecord, NewRun, ReadError, RequestKey, Retention, RunRecord, Store,
+    Tombstone,
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +28,8 @@ use uuid::Uuid;
 
 use crate::answers::LeftOut;
 use crate::clock::now;
-use crate::driver::Agent;
+use crate::driver::{Agent, RecordedResult};
+use crate::idempotency::KeysUnderway;
 use crate::in_hand::{Hold, RunsInHand};
 use crate::prices::Prices;
 use crate::recovery::{RecoverError, StoredLog};
@@ -33,6 +37,7 @@ use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agent
 use crate::turns::{Concurrency, DEFAULT_LANE, Entered, Key, LaneOptions, Turn, Turns};
 
 pub use answering::{ResumeError, ResumeRun, Waiting};
+pub(crate) use children::Unneeded;
 pub use deadlines::DEADLINE;
 
 /// How the engine runs.
@@ -48,6 +53,9 @@ pub struct EngineOptions {
     pub retention: Retention,
     /// What models cost. Default: nothing is known, and no run says what it cost.
     pub prices: Option<Arc<Prices>>,
+    /// How many runs may be above one another, each started by the one above it, without the first: a run that has as many above
+    /// it starts no other. 0 lets no run start one. Default 8.
+    pub max_child_depth: u32,
 }
 
 impl Default for EngineOptions {
@@ -58,6 +66,7 @@ impl Default for EngineOptions {
             lanes: BTreeMap::new(),
             retention: Retention::default(),
             prices: None,
+            max_child_depth: 8,
         }
     }
 }
@@ -81,6 +90,7 @@ struct Inner {
     agents: BTreeMap<String, Agent>,
     options: EngineOptions,
     runs: Arc<RunsInHand>,
+    keys: Arc<KeysUnderway>,
     turns: Arc<Turns>,
     /// Every task of the engine; [`Engine::shutdown`] waits for all of them.
     tasks: TaskTracker,
@@ -96,7 +106,22 @@ pub struct Engine {
     inner: Arc<Inner>,
 }
 
+/// An engine that may be gone.
+#[derive(Clone)]
+pub(crate) struct WeakEngine(Weak<Inner>);
+
+impl WeakEngine {
+    pub(crate) fn upgrade(&self) -> Option<Engine> {
+        self.0.upgrade().map(|inner| Engine { inner })
+    }
+}
+
 impl Engine {
+    /// The engine for those that must not keep it.
+    fn downgrade(&self) -> WeakEngine {
+        WeakEngine(Arc::downgrade(&self.inner))
+    }
+
     /// An engine that executes runs of these agents, on this store.
     pub fn new(store: Store, agents: impl IntoIterator<Item = Agent>, options: EngineOptions) -> Engine {
         let agents = agents.into_iter().map(|a| (a.id.clone(), a)).collect();
@@ -114,6 +139,7 @@ impl Engine {
                 agents,
                 options,
                 runs: Arc::default(),
+                keys: Arc::default(),
                 turns,
                 tasks: TaskTracker::new(),
                 closing: CancellationToken::new(),
@@ -171,11 +197,26 @@ impl Engine {
     /// [`CreateRunError`]; nothing was started then. Dropping the future may leave a run that was started: the repeated
     /// request finds it.
     pub async fn create_run(&self, create: CreateRun) -> Result<Started, CreateRunError> {
+        self.in_one_piece(|engine| async move { engine.create(create, None).await }).await
+    }
+
+    /// Does what somebody asks for in a task of the engine: a client that leaves must not tear it in two.
+    async fn in_one_piece<W>(&self, work: impl FnOnce(Engine) -> W) -> Result<Started, CreateRunError>
+    where
+        W: Future<Output = Result<Started, CreateRunError>> + Send + 'static,
+    {
         // Taken before looking, so that a shutdown that begins right after waits for what is started here.
         let _underway = self.inner.tasks.token();
         if self.inner.closing.is_cancelled() {
             return Err(CreateRunError::ShuttingDown);
         }
+        match self.inner.tasks.spawn(work(self.clone())).await {
+            Ok(started) => started,
+            Err(_) => Err(CreateRunError::ShuttingDown),
+        }
+    }
+
+    async fn create(&self, create: CreateRun, key: Option<RequestKey>) -> Result<Started, CreateRunError> {
         let agents = &self.inner.agents;
         let agent = agents.get(&create.agent_id).ok_or_else(|| CreateRunError::UnknownAgent {
             agent_id: create.agent_id.clone(),
@@ -183,37 +224,21 @@ impl Engine {
         })?;
         let run_id = format!("run_{}", Uuid::now_v7().simple());
         let input = complete_input(create.request.clone(), &run_id);
-        let digest = digest(&create.agent_id, &input);
-        // From here on the work must not be torn in two by a client that leaves.
-        let engine = self.clone();
-        let agent = agent.clone();
-        let task = self
-            .inner
-            .tasks
-            .spawn(async move { engine.create_or_continue(agent, create, run_id, input, digest).await });
-        match task.await {
-            Ok(started) => started,
-            Err(_) => Err(CreateRunError::ShuttingDown),
-        }
+        let known_by = KnownBy { digest: digest(&create.agent_id, &input), key };
+        self.create_or_continue(agent.clone(), create, run_id, input, known_by).await
     }
 
-    /// `left_out` are the entries that the input's `resume` had and that answered nothing.
     async fn create_new(
         &self,
         agent: Agent,
         create: CreateRun,
         run_id: String,
-        input: RunAgentInput,
-        digest: String,
-        left_out: LeftOut,
+        mut input: RunAgentInput,
+        known_by: KnownBy,
     ) -> Result<Started, CreateRunError> {
+        let KnownBy { digest, key: request_key } = known_by;
         let store = &self.inner.store;
-        let lane = create.lane.or_else(|| agent.policy.lane.clone()).unwrap_or_else(|| DEFAULT_LANE.to_owned());
-        if lane != DEFAULT_LANE && !self.inner.options.lanes.contains_key(&lane) {
-            let known = self.inner.options.lanes.keys().cloned();
-            let known: BTreeSet<String> = known.chain([DEFAULT_LANE.to_owned()]).collect();
-            return Err(CreateRunError::UnknownLane { lane, known: known.into_iter().collect() });
-        }
+        let lane = self.lane_of(&agent, create.lane)?;
         let session_id = input.thread_id.clone();
         let exchange_id = input.run_id.clone();
         let new = NewRun {
@@ -248,7 +273,7 @@ impl Engine {
                 };
             }
         };
-        let created = match store.create_run(new).await {
+        let created = match store.create_keyed_run(new, request_key).await {
             Err(CreateError::SessionOfAnother { session_id }) => Err(CreateRunError::SessionNotYours { session_id }),
             Err(CreateError::Removed(tombstone)) => Err(removed(tombstone, create.principal.as_deref())),
             Err(error) => Err(error.into()),
@@ -280,8 +305,20 @@ impl Engine {
                 return Err(error.into());
             }
         };
-        self.start(agent, &record, input, Continued::new(&run_id, left_out), Ready { appender, hold, turn });
+        let continued = Continued::new(&run_id, &mut input);
+        self.start(agent, &record, input, continued, Ready { appender, hold, turn });
         Ok(Started { record, exchange_id, existing: false })
+    }
+
+    /// The lane of a run of this agent.
+    fn lane_of(&self, agent: &Agent, asked: Option<String>) -> Result<String, CreateRunError> {
+        let lane = asked.or_else(|| agent.policy.lane.clone()).unwrap_or_else(|| DEFAULT_LANE.to_owned());
+        if lane != DEFAULT_LANE && !self.inner.options.lanes.contains_key(&lane) {
+            let known = self.inner.options.lanes.keys().cloned();
+            let known: BTreeSet<String> = known.chain([DEFAULT_LANE.to_owned()]).collect();
+            return Err(CreateRunError::UnknownLane { lane, known: known.into_iter().collect() });
+        }
+        Ok(lane)
     }
 
     /// A session belongs to whoever started its first run.
@@ -314,6 +351,14 @@ fn removed(tombstone: Box<Tombstone>, principal: Option<&str>) -> CreateRunError
     CreateRunError::Removed(tombstone)
 }
 
+/// By what a request is known when it comes again.
+struct KnownBy {
+    /// A digest of the agent and the whole input, ids included.
+    digest: String,
+    /// The key that its sender chose.
+    key: Option<RequestKey>,
+}
+
 /// What it takes to execute an exchange: the log, the run, and its turn.
 struct Ready {
     appender: Appender,
@@ -329,10 +374,16 @@ struct Continued {
     resumed: bool,
     /// What the run waited for.
     interrupts: Vec<Interrupt>,
+    /// The tool calls that waited for their results then.
+    calls: Vec<WaitingCall>,
+    /// The results that earlier attempts at the exchange recorded of them.
+    results: Vec<RecordedResult>,
     /// The entries that the input's `resume` had and that answered nothing.
     left_out: LeftOut,
     /// Who answered.
     resolved_by: Option<String>,
+    /// Between two attempts, when the next one is due.
+    next_at: Option<Timestamp>,
 }
 
 impl Continued {
@@ -343,12 +394,31 @@ impl Continued {
         left_out: LeftOut,
         resolved_by: Option<String>,
     ) -> Continued {
-        Continued { state: log.state, resumed: true, interrupts, left_out, resolved_by }
+        let calls = log.state.waiting_calls().collect();
+        Continued {
+            state: log.state,
+            resumed: true,
+            interrupts,
+            calls,
+            results: Vec::new(),
+            left_out,
+            resolved_by,
+            next_at: None,
+        }
     }
 
-    /// The empty log of a run that begins.
-    fn new(run_id: &str, left_out: LeftOut) -> Continued {
-        Continued { state: LogState::new(run_id), resumed: false, interrupts: Vec::new(), left_out, resolved_by: None }
+    /// The empty log of a run that begins. It asked nothing yet, so every entry of the input's `resume` is left out.
+    fn new(run_id: &str, input: &mut RunAgentInput) -> Continued {
+        Continued {
+            state: LogState::new(run_id),
+            resumed: false,
+            interrupts: Vec::new(),
+            calls: Vec::new(),
+            results: Vec::new(),
+            left_out: LeftOut::take(input, &[]),
+            resolved_by: None,
+            next_at: None,
+        }
     }
 }
 

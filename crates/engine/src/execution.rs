@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use runwire_bridge::{ExchangeEnd, Failure};
-use runwire_frame::{ErrorCode, SegmentStatus};
+use runwire_frame::{EndStatus, ErrorCode, SegmentStatus, Timestamp};
 use runwire_store::{AppendError, Store};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::now;
 use crate::driver::{Driver, Exchange, Starting};
+use crate::engine::Unneeded;
 use crate::in_hand::RunsInHand;
+use crate::recovery::{RecoverError, read_log, recorded_results};
 use crate::retry::RetryPolicy;
 use crate::run_core::{Ended, RunCore};
-use crate::turns::{Turn, Turns};
+use crate::turns::Place;
 use crate::writer::WriteError;
 
 /// Everything that executing one exchange needs. The task that runs [`Execution::run`] owns it.
@@ -28,10 +31,10 @@ pub(crate) struct Execution {
     pub run_id: String,
     pub driver: Arc<dyn Driver>,
     pub retry: RetryPolicy,
-    pub turns: Arc<Turns>,
-    /// Whose turn it is. What goes on after it was suspended comes without a slot.
-    pub turn: Turn,
-    pub lane: String,
+    /// When the attempt is due that follows a failed one.
+    pub next_at: Option<Timestamp>,
+    /// The session's turn, which the next run of it has when this is dropped.
+    pub _place: Option<Place>,
     pub exchange: Exchange,
     /// How long a driver may take to end by itself after it was asked to stop.
     pub grace: Duration,
@@ -58,49 +61,69 @@ impl Execution {
     /// # Errors
     /// When the store did not take everything: then the log has no end yet.
     pub(crate) async fn run(&mut self) -> Result<(), WriteError> {
+        let mut again = false;
         loop {
             let end = match self.due().await {
                 Due::Now => match self.core.admit_exchange(&self.store).await? {
-                    None => self.drive().await?,
+                    None => self.attempt(again).await?,
                     Some(end) => end,
                 },
                 Due::Stopped => ExchangeEnd::Cancelled { usage: Vec::new(), agui: None },
                 Due::Left => return Ok(()),
             };
             let ended = self.core.end(end, &self.retry)?;
+            self.core.family().end();
             self.core.progress().flush().await?;
-            if ended == Ended::Exchange {
-                return Ok(());
-            }
+            self.let_children_go(&ended).await;
+            let Ended::Attempt { next_at, .. } = ended else { return Ok(()) };
+            self.next_at = Some(next_at);
             let Some(next) = self.runs.next_attempt(&self.run_id, &self.core) else { return Ok(()) };
+            self.core.slot().retire();
             self.core = next;
+            again = true;
         }
+    }
+
+    /// Executes the attempt that is due.
+    async fn attempt(&mut self, again: bool) -> Result<ExchangeEnd, AppendError> {
+        if again
+            && self.exchange.resumed
+            && let Err(error) = self.read_results().await
+        {
+            // Without them what was approved might be done twice.
+            let message = format!("what the attempt before has done cannot be read: {error}");
+            let failure = Failure { retryable: true, ..Failure::new(ErrorCode::InternalError, message) };
+            return Ok(ExchangeEnd::Failed(failure));
+        }
+        self.drive().await
+    }
+
+    /// Reads what the attempts before recorded as the results of the calls that the run waited with.
+    async fn read_results(&mut self) -> Result<(), RecoverError> {
+        let log = read_log(&self.store, &self.run_id).await?;
+        self.exchange.results = recorded_results(&self.store, &self.run_id, &log.results).await?;
+        Ok(())
     }
 
     /// Waits until the attempt is due and has its slot, which the first one of a run has had before.
     async fn due(&mut self) -> Due {
-        let pause = self.core.between_attempts().map(|failed| self.retry.pause(failed));
+        let pause = self.core.between_attempts().map(|failed| match self.next_at {
+            Some(next_at) => self.retry.left(next_at, now()),
+            None => self.retry.pause(failed, None),
+        });
+        let slot = self.core.slot();
         if pause.is_some() {
-            self.turn.slot = None;
+            slot.give_back();
         }
         let (stop, closing) = (self.exchange.stop.clone(), self.closing.clone());
-        if pause.is_none() && self.turn.slot.is_some() {
+        if pause.is_none() && slot.is_held() {
             return Due::Now;
         }
         let begins = async {
             if let Some(pause) = pause {
                 tokio::time::sleep(pause).await;
             }
-            if self.turn.slot.is_none() {
-                self.turn.slot = match self.turns.slot(&self.lane) {
-                    Ok(slot) => Some(slot),
-                    // It is dropped unsent only when the server goes, which is seen below.
-                    Err(slot) => match slot.await {
-                        Ok(slot) => Some(slot),
-                        Err(_) => std::future::pending().await,
-                    },
-                };
-            }
+            slot.take().await;
         };
         tokio::select! {
             biased;
@@ -111,10 +134,10 @@ impl Execution {
     }
 
     async fn drive(&self) -> Result<ExchangeEnd, AppendError> {
-        let stop = self.exchange.stop.clone();
+        let stop = self.core.stop_token().clone();
         let starting = Starting { core: self.core.clone() };
         let driver = &self.driver;
-        let exchange = Exchange { attempt: self.core.attempt(), ..self.exchange.clone() };
+        let exchange = Exchange { attempt: self.core.attempt(), stop: stop.clone(), ..self.exchange.clone() };
         let work = AssertUnwindSafe(async move { driver.execute(exchange, starting).await }).catch_unwind();
         let mut work = Box::pin(work);
         let flush = self.core.flush_when_due();
@@ -129,7 +152,17 @@ impl Execution {
             }
             std::future::pending::<()>().await
         };
-        tokio::pin!(flush, grace, time_up);
+        let stop_children = async {
+            stop.cancelled().await;
+            let known = self.core.family().close();
+            if (!known.is_empty() || self.core.has_children())
+                && let Some(engine) = self.core.engine()
+            {
+                engine.stop_children(&self.run_id, Unneeded::All, known).await;
+            }
+            std::future::pending::<()>().await
+        };
+        tokio::pin!(flush, grace, time_up, stop_children);
         let end = tokio::select! {
             done = &mut work => Ok(match done {
                 Ok(Ok(end)) => end,
@@ -145,10 +178,29 @@ impl Execution {
             error = self.store_failure() => Err(error),
             () = &mut flush => unreachable!("flushing goes on for as long as it is polled"),
             () = &mut time_up => unreachable!("the limit stops the run, and the driver or its grace ends it"),
+            () = &mut stop_children => unreachable!("what stops the children ends nothing by itself"),
         };
         // A driver that panics while it is dropped must not take the end of its log with it.
         let _ = std::panic::catch_unwind(AssertUnwindSafe(move || drop(work)));
         end
+    }
+
+    /// Stops what the run has started and needs no more.
+    async fn let_children_go(&self, ended: &Ended) {
+        let known = self.core.family().close();
+        let (unneeded, has_children) = match ended {
+            Ended::Exchange { status: None, .. } => return,
+            Ended::Exchange { status: Some(EndStatus::Completed), has_children } => {
+                (Unneeded::AllBut(known.iter().cloned().collect()), *has_children)
+            }
+            Ended::Exchange { has_children, .. } => (Unneeded::All, *has_children),
+            Ended::Attempt { has_children, .. } => (Unneeded::Unkeyed, *has_children),
+        };
+        if (has_children || !known.is_empty())
+            && let Some(engine) = self.core.engine()
+        {
+            engine.stop_children(&self.run_id, unneeded, known).await;
+        }
     }
 
     /// Resolves when the store takes no more of this run.

@@ -17,6 +17,7 @@ use runwire_agui::{Event, Message, RunAgentInput};
 use serde::{Deserialize, Serialize};
 
 use crate::outgoing_http::{HttpSetupError, http_address, http_client};
+use crate::retry_after::{retry_after, told_retry_after};
 
 /// How far back in a message a pattern can look, in bytes: what is longer than this and arrives in pieces is not found.
 pub const OUTPUT_WINDOW: usize = 4096;
@@ -101,22 +102,37 @@ impl GuardService {
         Ok(GuardService { client, url })
     }
 
-    async fn ask(&self, question: &Question<'_>) -> Result<Option<String>, String> {
+    async fn ask(&self, question: &Question<'_>) -> Result<Option<String>, NoJudgement> {
         // The address stays out of what is said: it may hold a secret.
-        let plainly = |error: reqwest::Error| error.without_url().to_string();
+        let plainly = |error: reqwest::Error| NoJudgement::from(error.without_url().to_string());
         let mut answer = self.client.post(self.url.clone()).json(question).send().await.map_err(plainly)?;
         if !answer.status().is_success() {
-            return Err(format!("it answered {}", answer.status()));
+            let retry_after = retry_after(answer.headers());
+            let why = format!("it answered {}{}", answer.status(), told_retry_after(retry_after));
+            return Err(NoJudgement { why, retry_after });
         }
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(plainly)? {
             body.extend_from_slice(&chunk);
             if body.len() > MAX_ANSWER {
-                return Err(format!("its answer is larger than {MAX_ANSWER} bytes"));
+                return Err(format!("its answer is larger than {MAX_ANSWER} bytes").into());
             }
         }
         let answer: Answer = serde_json::from_slice(&body).map_err(|e| format!("its answer is none: {e}"))?;
         Ok((!answer.allow).then(|| answer.message.unwrap_or_else(|| "it gave no reason".to_owned())))
+    }
+}
+
+/// Why a service could not judge.
+struct NoJudgement {
+    why: String,
+    /// For how long it asks to be left alone.
+    retry_after: Option<Duration>,
+}
+
+impl From<String> for NoJudgement {
+    fn from(why: String) -> NoJudgement {
+        NoJudgement { why, retry_after: None }
     }
 }
 
@@ -129,6 +145,8 @@ pub(crate) struct Found {
     pub action: Action,
     /// The guardrail could not judge, which may pass.
     pub retryable: bool,
+    /// For how long it asks to be left alone then.
+    pub retry_after: Option<Duration>,
 }
 
 /// The guardrails of one run, and how much of what goes through it they have seen.
@@ -165,19 +183,22 @@ impl Guards {
     async fn judge(&self, on: Guarded, text: &str, tool: Option<&str>, patterns: bool) -> Vec<Found> {
         let mut found = Vec::new();
         for rail in self.rails.iter().filter(|rail| rail.on.contains(&on)) {
-            let (message, retryable) = match &rail.judge {
-                Judge::Pattern(pattern) if patterns && pattern.is_match(text) => (matched(), false),
+            let (message, retryable, retry_after) = match &rail.judge {
+                Judge::Pattern(pattern) if patterns && pattern.is_match(text) => (matched(), false, None),
                 Judge::Pattern(_) => continue,
                 Judge::Service(service) => {
                     match service.ask(&Question { guardrail: &rail.name, on, text, tool }).await {
                         Ok(None) => continue,
-                        Ok(Some(reason)) => (reason, false),
+                        Ok(Some(reason)) => (reason, false, None),
                         // What cannot be judged does not pass.
-                        Err(why) => (format!("it could not judge: {why}"), true),
+                        Err(NoJudgement { why, retry_after }) => {
+                            (format!("it could not judge: {why}"), true, retry_after)
+                        }
                     }
                 }
             };
-            found.push(Found { guardrail: rail.name.clone(), on, message, action: rail.action, retryable });
+            let (guardrail, action) = (rail.name.clone(), rail.action);
+            found.push(Found { guardrail, on, message, action, retryable, retry_after });
             if rail.action == Action::Stop {
                 break;
             }
@@ -225,7 +246,8 @@ impl Guards {
             {
                 watched.warned.push(i);
                 let (guardrail, action) = (rail.name.clone(), rail.action);
-                found.push(Found { guardrail, on: Guarded::Output, message: matched(), action, retryable: false });
+                let (on, message) = (Guarded::Output, matched());
+                found.push(Found { guardrail, on, message, action, retryable: false, retry_after: None });
             }
         }
         if !whole {

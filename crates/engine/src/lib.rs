@@ -9,20 +9,29 @@
 mod answer_schema;
 mod answers;
 mod asking;
+mod child;
+mod child_log;
 mod clock;
 mod continuing;
 mod driver;
 pub mod drivers;
 mod engine;
 mod execution;
+mod family;
 mod guardrails;
+mod held_arguments;
+mod idempotency;
 mod in_hand;
+mod lane_slot;
 mod limits;
 mod outgoing_http;
+mod payloads;
 mod prices;
 mod recovery;
+mod redaction;
 mod request;
 mod retry;
+mod retry_after;
 mod run_core;
 mod said;
 mod segment;
@@ -32,18 +41,25 @@ mod writer;
 
 pub use answer_schema::{MAX_ANSWER_BYTES, MAX_ANSWER_DEPTH, MAX_SCHEMA_BYTES};
 pub use asking::{OnDeadline, WaitRule};
+pub use child::{
+    CHILD, Child, ChildEnd, ChildError, ChildFrames, ChildFramesError, ChildRun, MAX_CHILD_KEY, MAX_CHILD_TEXT,
+};
 pub use clock::now;
-pub use driver::{Agent, AgentPolicy, Answer, Driver, Exchange, Starting};
+pub use driver::{Agent, AgentPolicy, Answer, Driver, Exchange, RecordedResult, Starting};
 pub use drivers::{ExecutorError, Executors, InProcess, Lines, Standing};
 pub use engine::{CancelError, DEADLINE, Engine, EngineOptions, ResumeError, ResumeRun, Waiting};
 pub use guardrails::{Action, GuardService, Guarded, Guardrail, Judge, OUTPUT_WINDOW};
+pub use idempotency::{IdempotencyKey, NotAKey};
 pub use limits::Limits;
 pub use outgoing_http::{HttpSetupError, header_map, http_address, http_client};
+pub use payloads::{ModelCall, PayloadPolicy};
 pub use prices::{PRICED_TOKENS, Price, Prices};
 pub use recovery::{RecoverError, Recovered};
+pub use redaction::{REDACTED, Redaction, SECRET_MIN_BYTES};
 // What an agent of the program's own is written with.
 pub use request::{CreateRun, CreateRunError, RunRequest, Started};
 pub use retry::RetryPolicy;
+pub use retry_after::{retry_after, told_retry_after};
 pub use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, Suspension, ToolOutput};
 pub use segment::Segment;
 pub use sweeper::Swept;

@@ -3,15 +3,16 @@
 //! A limit is looked at before something is begun that costs: the exchange itself, a model call, a tool call. What was
 //! begun within the limit is finished, because what it costs is not known before. Only time stops what is under way.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use runwire_bridge::{LogState, Pricing, Recorder};
 use runwire_frame::{ErrorCode, Timestamp, Usage};
-use runwire_store::{ReadError, Store};
+use runwire_store::{ReadError, RunFilter, Store};
 use rust_decimal::Decimal;
 use serde_json::json;
 
+use crate::child::CHILD;
 use crate::clock::now;
 use crate::prices::Prices;
 
@@ -30,6 +31,9 @@ pub struct Limits {
     pub session_cost: Option<Decimal>,
     /// What the agent's runs that end on one day (UTC) may cost together.
     pub day_cost: Option<Decimal>,
+    /// Whether what the run's children have used, and theirs, counts against `tokens` and `cost`, as soon as they have ended. The
+    /// other limits count each run for itself. Whatever counts, each run's account is its own.
+    pub with_children: bool,
 }
 
 /// What had been spent before a run began.
@@ -46,6 +50,7 @@ pub(crate) struct Spent {
 pub(crate) enum Begun {
     ModelCall,
     ToolCall,
+    ChildRun,
 }
 
 /// A limit that was reached.
@@ -64,11 +69,43 @@ pub(crate) struct Budget {
     prices: Option<Arc<Prices>>,
     /// Read once, before the exchange begins. Runs that end beside it are not seen.
     spent: OnceLock<Spent>,
+    /// What children have used that have ended; empty where they do not count.
+    children: Mutex<Vec<Usage>>,
 }
 
 impl Budget {
     pub(crate) fn new(limits: Limits, prices: Option<Arc<Prices>>) -> Budget {
-        Budget { limits, prices, spent: OnceLock::new() }
+        Budget { limits, prices, spent: OnceLock::new(), children: Mutex::default() }
+    }
+
+    /// Whether what children use counts.
+    pub(crate) fn counts_children(&self) -> bool {
+        self.limits.with_children && (self.limits.tokens.is_some() || self.limits.cost.is_some())
+    }
+
+    /// Reads what the run's children have used so far, and theirs, if it counts.
+    pub(crate) async fn read_children(&self, store: &Store, run_id: &str) -> Result<(), ReadError> {
+        if !self.counts_children() {
+            return Ok(());
+        }
+        let mut used = Vec::new();
+        let mut parents = vec![run_id.to_owned()];
+        while let Some(parent_run_id) = parents.pop() {
+            let mut filter = RunFilter { parent_run_id: Some(parent_run_id), limit: 1000, ..RunFilter::default() };
+            loop {
+                let page = store.runs(filter.clone()).await?;
+                let Some(last) = page.last() else { break };
+                filter.before = Some(last.cursor());
+                for run in page.into_iter().filter(|run| run.trigger_kind == CHILD) {
+                    let usage = run.usage.map(serde_json::from_value::<Vec<Usage>>);
+                    // Usage that is none was not written by this server; verify-log is where that is told.
+                    used.extend(usage.and_then(Result::ok).unwrap_or_default());
+                    parents.push(run.run_id);
+                }
+            }
+        }
+        *self.children.lock().unwrap_or_else(PoisonError::into_inner) = used;
+        Ok(())
     }
 
     /// Reads what was spent before, as far as a limit asks for it.
@@ -119,19 +156,24 @@ impl Budget {
             return None;
         }
         let usage = state.usage();
+        let children = self.children.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let run = if children.is_empty() { "the run" } else { "the run, with those that it started," };
         if let Some(limit) = *tokens {
-            let used = usage.iter().map(tokens_of).fold(0, u64::saturating_add);
+            let used = usage.iter().chain(&children).map(tokens_of).fold(0, u64::saturating_add);
             if used >= limit {
-                let message = format!("the run used {used} tokens, and its limit is {limit}");
+                let message = format!("{run} used {used} tokens, and its limit is {limit}");
                 return Some(used_up(message, false));
             }
         }
         let prices = self.prices.as_ref()?;
-        let own = usage.iter().filter_map(|usage| prices.amount(usage)).fold(Decimal::ZERO, Decimal::saturating_add);
+        let amount = |usage: &[Usage]| {
+            usage.iter().filter_map(|usage| prices.amount(usage)).fold(Decimal::ZERO, Decimal::saturating_add)
+        };
+        let (own, of_children) = (amount(&usage), amount(&children));
         let currency = prices.currency();
         let before = self.spent.get().copied().unwrap_or_default();
         for (limit, earlier, whose, later) in [
-            (cost, Decimal::ZERO, "the run", false),
+            (cost, of_children, run, false),
             (session_cost, before.session, "the session", false),
             (day_cost, before.day, "the agent's runs of today", true),
         ] {

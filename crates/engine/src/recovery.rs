@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use runwire_bridge::{Failure, LogState, LogStateError, Pricing, Recorder};
-use runwire_frame::{Data, DecodeError, ErrorCode, Frame, RunStart, RunStatus, SegmentStatus, Suspend};
+use runwire_bridge::{
+    Failure, LogState, LogStateError, PARTS_PAYLOAD, Pricing, Recorder, ToolOutput, WaitingCall, asked_input,
+};
+use runwire_frame::{
+    Data, DecodeError, ErrorCode, Frame, RunStart, RunStatus, SegmentId, SegmentStatus, Suspend, ToolResult,
+};
 use runwire_store::{AppendError, Appender, OwnershipError, ReadError, RunRecord, Store};
 use serde_json::{Map, Value};
 
 use crate::answers::{Resolved, asked};
 use crate::clock::now;
+use crate::driver::RecordedResult;
 use crate::retry::RetryPolicy;
-use crate::run_core::to_append;
+use crate::run_core::{put_off, to_append};
 
 /// What became of a run without an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +67,7 @@ pub(crate) struct StoredLog {
     pub suspend: Option<Suspend>,
     /// Whether the exchange that began last went on with the suspended run.
     pub resumed: bool,
-    /// The input of the exchange that began last, as its first frame echoes it.
+    /// The input that the exchange was asked which began last.
     pub input: Option<Value>,
     /// The ids of all interrupts that it ever raised.
     pub raised: Vec<String>,
@@ -70,6 +75,16 @@ pub(crate) struct StoredLog {
     pub exchanges: Vec<String>,
     /// The answers that it went on with, in order.
     pub resolved: Vec<Resolved>,
+    /// The tool calls that waited for their results when it went on last.
+    pub calls: Vec<WaitingCall>,
+    /// The results of these that were recorded since, of each call the last one.
+    pub results: Vec<ResultFrame>,
+}
+
+/// A `tool.result` of a log, and the segment that has its whole value.
+pub(crate) struct ResultFrame {
+    segment: Option<SegmentId>,
+    result: ToolResult,
 }
 
 /// Reads a whole log.
@@ -83,6 +98,8 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
         raised: Vec::new(),
         exchanges: Vec::new(),
         resolved: Vec::new(),
+        calls: Vec::new(),
+        results: Vec::new(),
     };
     loop {
         let page = store.read(run_id, log.state.head(), PAGE).await?;
@@ -97,22 +114,54 @@ pub(crate) async fn read_log(store: &Store, run_id: &str) -> Result<StoredLog, R
                 Data::RunStart(start) => start.extra.get("agui"),
                 Data::Resume(resume) => {
                     log.resumed = true;
+                    log.calls = log.state.waiting_calls().collect();
+                    log.results.clear();
                     log.resolved.extend(Resolved::of(resume));
                     resume.extra.get("agui")
                 }
                 _ => None,
             };
-            if let Some(input) = begun.and_then(|agui| agui.get("input")) {
+            if let Some(input) = begun.and_then(|agui| agui.as_object()).and_then(asked_input) {
                 log.input = Some(input.clone());
             }
             let id = begun.and_then(|agui| agui.get("runId")).and_then(|id| id.as_str());
             log.exchanges.extend(id.map(str::to_owned));
-            if let Data::Suspend(suspend) = frame.data {
-                log.raised.extend(asked(&suspend).into_iter().map(|interrupt| interrupt.id));
-                log.suspend = Some(suspend);
+            match frame.data {
+                Data::Suspend(suspend) => {
+                    log.raised.extend(asked(&suspend).into_iter().map(|interrupt| interrupt.id));
+                    log.suspend = Some(suspend);
+                }
+                Data::ToolResult(result) if log.calls.iter().any(|call| call.tool_call_id == result.tool_call_id) => {
+                    log.results.retain(|earlier| earlier.result.tool_call_id != result.tool_call_id);
+                    log.results.push(ResultFrame { segment: frame.segment_id, result });
+                }
+                _ => {}
             }
         }
     }
+}
+
+/// The results of a log, whole.
+pub(crate) async fn recorded_results(
+    store: &Store,
+    run_id: &str,
+    results: &[ResultFrame],
+) -> Result<Vec<RecordedResult>, ReadError> {
+    let mut recorded = Vec::new();
+    for ResultFrame { segment, result } in results {
+        let payload = match segment.as_ref().filter(|_| result.truncated) {
+            Some(segment) => store.payload(run_id, segment.as_str()).await?,
+            None => None,
+        };
+        let parts = payload.as_ref().filter(|payload| payload.content_type == PARTS_PAYLOAD);
+        let output = match (parts, &payload) {
+            (Some(parts), _) => ToolOutput::Parts(serde_json::from_slice(&parts.bytes).unwrap_or_default()),
+            (None, Some(text)) => ToolOutput::Text(String::from_utf8_lossy(&text.bytes).into_owned()),
+            (None, None) => ToolOutput::Text(result.output_preview.clone().unwrap_or_default()),
+        };
+        recorded.push(RecordedResult { tool_call_id: result.tool_call_id.clone(), ok: result.ok, output });
+    }
+    Ok(recorded)
 }
 
 /// The `suspend` that a suspended run waits with. It is the last frame but one of a run that nobody executes, so a long log
@@ -211,9 +260,14 @@ impl TakeOver<'_> {
             Recorder::recover(state)
         };
         let recorder = recorder.priced(self.pricing.clone());
-        let recorded = match recovered {
-            Recovered::Cancelled => recorder.cancel(now(), &[], None),
-            Recovered::Retrying => recorder.retry(now(), failure).0,
+        let recorded = match (recovered, self.retry) {
+            (Recovered::Cancelled, _) => recorder.cancel(now(), &[], None),
+            (Recovered::Retrying, Some(retry)) => {
+                let (attempt, now) = (recorder.state().attempt(), now());
+                appender.enqueue(put_off(recorder.retry(now, failure).0, retry.next_at(attempt, now, None)))?;
+                appender.progress().flush().await?;
+                return Ok(recovered);
+            }
             _ => recorder.fail(now(), failure),
         };
         append(&mut appender, recorded).await?;

@@ -105,6 +105,17 @@ pub enum CreateRunError {
         /// The exchange.
         exchange_id: String,
     },
+    /// The request's key was used before, for something else.
+    #[error(
+        "the idempotency key `{key}` was used before, for a request that asked something else; choose another key for \
+         another request"
+    )]
+    KeyTaken {
+        /// The key.
+        key: String,
+        /// The run that the request before was answered with.
+        run_id: String,
+    },
     /// The session belongs to somebody else.
     #[error("thread `{session_id}` is not yours")]
     SessionNotYours {

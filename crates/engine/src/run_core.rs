@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use runwire_agui::{RunAgentInput, RunStarted};
-use runwire_bridge::{COALESCE_MILLIS, ExchangeEnd, Failure, LogState, Recorded, Recorder, started_members};
-use runwire_frame::{Data, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentStatus, Timestamp};
+use runwire_bridge::{
+    ASKED_INPUT, COALESCE_MILLIS, Ending, ExchangeEnd, Failure, LogState, Recorded, Recorder, started_members,
+};
+use runwire_frame::{Data, EndStatus, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentStatus, Timestamp};
 use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate, Store};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
@@ -17,8 +19,12 @@ use tokio_util::sync::CancellationToken;
 use crate::answers::LeftOut;
 use crate::asking::Asking;
 use crate::clock::now;
+use crate::engine::{Engine, WeakEngine};
+use crate::family::Family;
 use crate::guardrails::{Action, Found, Guards};
+use crate::lane_slot::LaneSlot;
 use crate::limits::{Begun, Budget, Reached};
+use crate::payloads::PayloadPolicy;
 use crate::retry::RetryPolicy;
 use crate::said;
 use crate::writer::WriteError;
@@ -37,9 +43,19 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The exchange is over with it.
-    Exchange,
+    Exchange {
+        /// How the run ended; `None` when it waits for an answer.
+        status: Option<EndStatus>,
+        /// Whether the run has ever started another.
+        has_children: bool,
+    },
     /// Another attempt at the exchange follows.
-    Attempt,
+    Attempt {
+        /// As above.
+        has_children: bool,
+        /// When it is due.
+        next_at: Timestamp,
+    },
 }
 
 struct Inner {
@@ -55,6 +71,7 @@ struct Inner {
 /// What `run.start` says of a run, known before it begins.
 #[derive(Clone)]
 pub(crate) struct Identity {
+    pub run_id: String,
     pub agent_id: String,
     pub agent_revision_id: Option<String>,
     pub session_id: String,
@@ -73,6 +90,12 @@ pub(crate) struct Bounds {
     pub guards: Arc<Guards>,
     /// How it waits for answers.
     pub asking: Asking,
+    /// The slot of its lane. Each attempt has one of its own.
+    pub slot: Arc<LaneSlot>,
+    /// What starts other runs for it. Not a strong one: a handle that is left behind keeps no engine.
+    pub engine: WeakEngine,
+    /// What is kept of it beside the log, and what is taken out.
+    pub payloads: Arc<PayloadPolicy>,
 }
 
 /// A run's log while one of its exchanges is executed. Shared by the execution and by the driver's handles.
@@ -84,7 +107,12 @@ pub(crate) struct RunCore {
     inner: Mutex<Inner>,
     progress: Progress,
     pub(crate) bounds: Bounds,
-    /// Cancelled when the run is asked to stop; the exchange has it too.
+    /// What this attempt has started.
+    family: Family,
+    /// Cancelled when the run is asked to stop. What is over with that are all attempts of the exchange.
+    exchange_stop: CancellationToken,
+    /// Its child, which the driver has: also cancelled when something stops this attempt only, such as a guardrail that
+    /// could not judge.
     stop: CancellationToken,
     /// Wakes [`RunCore::flush_when_due`] when deltas begin to wait.
     pending: Notify,
@@ -98,7 +126,7 @@ impl RunCore {
         state: LogState,
         appender: Appender,
         bounds: Bounds,
-        stop: CancellationToken,
+        exchange_stop: CancellationToken,
     ) -> Arc<RunCore> {
         let progress = appender.progress();
         let inner = Inner { phase: Phase::Waiting(state), appender: Some(appender), stopping: false, blocked: None };
@@ -109,7 +137,9 @@ impl RunCore {
             inner: Mutex::new(inner),
             progress,
             bounds,
-            stop,
+            family: Family::new(),
+            stop: exchange_stop.child_token(),
+            exchange_stop,
             pending: Notify::new(),
         })
     }
@@ -131,8 +161,10 @@ impl RunCore {
             left_out: LeftOut::default(),
             inner: Mutex::new(next),
             progress: self.progress.clone(),
-            bounds: self.bounds.clone(),
-            stop: self.stop.clone(),
+            bounds: Bounds { slot: self.bounds.slot.next(), ..self.bounds.clone() },
+            family: Family::new(),
+            stop: self.exchange_stop.child_token(),
+            exchange_stop: self.exchange_stop.clone(),
             pending: Notify::new(),
         }))
     }
@@ -156,6 +188,56 @@ impl RunCore {
         }
     }
 
+    /// The run.
+    pub(crate) fn run_id(&self) -> &str {
+        &self.identity.run_id
+    }
+
+    /// What this attempt has started.
+    pub(crate) fn family(&self) -> &Family {
+        &self.family
+    }
+
+    pub(crate) fn slot(&self) -> &Arc<LaneSlot> {
+        &self.bounds.slot
+    }
+
+    /// The engine, unless it is gone.
+    pub(crate) fn engine(&self) -> Option<Engine> {
+        self.bounds.engine.upgrade()
+    }
+
+    /// Cancelled when this attempt has to stop.
+    pub(crate) fn stop_token(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// Resolves when this attempt has to stop.
+    pub(crate) async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// Whether the log has the segment of a run that this one started; `false` once the exchange is over.
+    pub(crate) fn has_children(&self) -> bool {
+        match &self.lock().phase {
+            Phase::Waiting(state) | Phase::GivenUp(state) => state.has_children(),
+            Phase::Recording(recorder) => recorder.state().has_children(),
+            Phase::Over => false,
+        }
+    }
+
+    /// Waits for the slot of the run's lane, which it has unless a wait for another run was given up. What is being stopped
+    /// needs none in order to end.
+    pub(crate) async fn has_slot(&self) {
+        if !self.bounds.slot.is_held() {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {}
+                () = self.bounds.slot.take() => {}
+            }
+        }
+    }
+
     pub(crate) fn progress(&self) -> &Progress {
         &self.progress
     }
@@ -172,7 +254,12 @@ impl RunCore {
         let started = started.filter(|started| said::started_can_be_told(started));
         let mut agui = started.map(started_members).unwrap_or_default();
         for (key, value) in exchange_members(&self.input) {
-            agui.entry(key).or_insert(value);
+            match agui.get(&key) {
+                // What goes on from this exchange goes on from what was asked, whatever the agent says of it.
+                Some(echo) if key == "input" && *echo != value => drop(agui.insert(ASKED_INPUT.to_owned(), value)),
+                Some(_) => {}
+                None => drop(agui.insert(key, value)),
+            }
         }
         let mut recorder = if state.status() == RunStatus::Suspended {
             let resolved_by = self.identity.resolved_by.clone();
@@ -238,7 +325,11 @@ impl RunCore {
     /// exchanges, or by other runs. Then it begins in order to be stopped, and this is how it ends.
     pub(crate) async fn admit_exchange(&self, store: &Store) -> Result<Option<ExchangeEnd>, WriteError> {
         let Identity { agent_id, session_id, .. } = &self.identity;
-        if let Err(error) = self.bounds.budget.read_spent(store, agent_id, session_id).await {
+        let read = async {
+            self.bounds.budget.read_spent(store, agent_id, session_id).await?;
+            self.bounds.budget.read_children(store, self.run_id()).await
+        };
+        if let Err(error) = read.await {
             let message = format!("what was spent before cannot be read: {error}");
             let failure = Failure { retryable: true, ..Failure::new(ErrorCode::InternalError, message) };
             return Ok(Some(ExchangeEnd::Failed(failure)));
@@ -301,7 +392,7 @@ impl RunCore {
 
     /// Tells what guardrails found, and lets the run go no further if one of them stops it.
     pub(crate) fn guarded(&self, found: Vec<Found>) -> Result<(), WriteError> {
-        for Found { guardrail, on, message, action, retryable } in found {
+        for Found { guardrail, on, message, action, retryable, retry_after } in found {
             match action {
                 Action::Warn => {
                     let what = format!("the guardrail `{guardrail}` objects: {message}");
@@ -311,7 +402,8 @@ impl RunCore {
                 }
                 Action::Stop => {
                     let message = format!("the guardrail `{guardrail}` stopped the run: {message}");
-                    let failure = Failure { retryable, ..Failure::new(ErrorCode::GuardrailBlocked, &message) };
+                    let failure =
+                        Failure { retryable, retry_after, ..Failure::new(ErrorCode::GuardrailBlocked, &message) };
                     self.lock().blocked.get_or_insert(failure);
                     self.stop.cancel();
                     return Err(WriteError::Stopped(message));
@@ -365,10 +457,11 @@ impl RunCore {
                 && inner.stopping
             {
                 let recorder = Recorder::recover(state.clone()).priced(self.bounds.budget.pricing());
+                let has_children = state.has_children();
                 let recorded = recorder.cancel(now(), &[], None);
                 inner.phase = Phase::Over;
                 inner.append(recorded)?;
-                return Ok(Ended::Exchange);
+                return Ok(Ended::Exchange { status: Some(EndStatus::Cancelled), has_children });
             }
         }
         self.begin(None);
@@ -377,10 +470,12 @@ impl RunCore {
             return Err(WriteError::Ended);
         }
         let end = inner.blocked.take().map_or(end, ExchangeEnd::Failed);
+        let end = self.bounds.payloads.redaction.exchange_end(end);
         let Phase::Recording(mut recorder) = std::mem::replace(&mut inner.phase, Phase::Over) else {
             return Err(WriteError::Ended);
         };
         let now = now();
+        let has_children = recorder.state().has_children();
         let end = match said::exchange_end(end, recorder.state()) {
             ExchangeEnd::Suspended(suspension) => self.bounds.asking.settle(suspension, &mut recorder, now),
             end => end,
@@ -388,21 +483,37 @@ impl RunCore {
         // A run that was asked to stop is cancelled by each of these: the recorder sees to that.
         let recorded = match end {
             ExchangeEnd::Cancelled { usage, agui } => recorder.cancel(now, &usage, agui),
-            ExchangeEnd::Completed(completion) => recorder.complete(now, completion),
+            ExchangeEnd::Completed(completion) => {
+                if recorder.state().status() != RunStatus::Cancelling {
+                    // They go on, and what they come to is not in this log.
+                    for (_, open) in recorder.open_children() {
+                        recorder.end(now, open, Ending::with_status(SegmentStatus::Abandoned));
+                    }
+                }
+                recorder.complete(now, completion)
+            }
             ExchangeEnd::Failed(failure)
                 if !inner.stopping && retry.tries_again(recorder.state().attempt(), &failure) =>
             {
+                let next_at = retry.next_at(recorder.state().attempt(), now, failure.retry_after);
                 let failure = Failure { segments: SegmentStatus::Abandoned, ..failure };
                 let (recorded, state) = recorder.retry(now, failure);
                 inner.phase = Phase::GivenUp(state);
-                inner.append(recorded)?;
-                return Ok(Ended::Attempt);
+                inner.enqueue(put_off(recorded, next_at))?;
+                return Ok(Ended::Attempt { has_children, next_at });
             }
-            ExchangeEnd::Failed(failure) => recorder.fail(now, failure),
+            ExchangeEnd::Failed(failure) => {
+                let failure = retry.explained(recorder.state().attempt(), failure);
+                recorder.fail(now, failure)
+            }
             ExchangeEnd::Suspended(suspension) => recorder.suspend(now, suspension).0,
         };
+        let status = match recorded.frames.last().map(|frame| &frame.data) {
+            Some(Data::RunEnd(end)) => Some(end.status),
+            _ => None,
+        };
         inner.append(recorded)?;
-        Ok(Ended::Exchange)
+        Ok(Ended::Exchange { status, has_children })
     }
 
     /// Writes deltas that have waited long enough, for as long as it is polled. Never completes.
@@ -425,9 +536,19 @@ impl Inner {
     }
 
     fn append(&mut self, recorded: Recorded) -> Result<(), AppendError> {
-        let appender = self.appender.as_mut().ok_or(AppendError::Ended)?;
-        appender.enqueue(to_append(recorded))
+        self.enqueue(to_append(recorded))
     }
+
+    fn enqueue(&mut self, append: Append) -> Result<(), AppendError> {
+        self.appender.as_mut().ok_or(AppendError::Ended)?.enqueue(append)
+    }
+}
+
+/// What was recorded of an attempt that another follows, and when that is due, for whoever executes it.
+pub(crate) fn put_off(recorded: Recorded, next_at: Timestamp) -> Append {
+    let mut append = to_append(recorded);
+    append.update.get_or_insert_default().wakes_at = Some(Some(next_at.unix_millis()));
+    append
 }
 
 /// What the first frame of an exchange says of its input beyond the frame: whoever did not make the request can still see
@@ -455,7 +576,7 @@ pub(crate) fn to_append(recorded: Recorded) -> Append {
             Data::RunStatus(change) => {
                 let update: &mut RunUpdate = update.get_or_insert_default();
                 update.status = Some(change.status.as_str().to_owned());
-                if change.previous == Some(RunStatus::Suspended) {
+                if matches!(change.previous, Some(RunStatus::Suspended | RunStatus::Retrying)) {
                     update.wakes_at = Some(None);
                 }
             }

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot;
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, oneshot};
 
 /// The lane that is always there.
 pub const DEFAULT_LANE: &str = "default";
@@ -85,6 +86,8 @@ type Begin = Box<dyn Fn(Arc<str>, Turn) + Send + Sync>;
 pub(crate) struct Turns {
     state: Mutex<State>,
     begin: Begin,
+    /// Wakes who waits for a run that has ended to give its session's turn back.
+    given_back: Notify,
 }
 
 #[derive(Default)]
@@ -174,7 +177,8 @@ impl Turns {
         let lanes = lanes.iter().map(|(name, options)| (name.as_str(), *options));
         let lanes = [(DEFAULT_LANE, LaneOptions::default())].into_iter().chain(lanes);
         let lanes = lanes.map(|(name, options)| (Arc::from(name), Lane { options, ..Lane::default() })).collect();
-        Arc::new(Turns { state: Mutex::new(State { lanes, ..State::default() }), begin: Box::new(begin) })
+        let state = Mutex::new(State { lanes, ..State::default() });
+        Arc::new(Turns { state, begin: Box::new(begin), given_back: Notify::new() })
     }
 
     /// A run wants to be executed, or to wait for it. One that waits already goes on waiting.
@@ -271,6 +275,31 @@ impl Turns {
         Turn { slot: None, place: Some(Place { turns: self.clone(), key: key.clone(), run_id: front }) }
     }
 
+    /// The session's turn for a run that another run starts: it has it now, or not at all, because it could wait for the one that
+    /// waits for it. Gives the run that has the turn instead.
+    pub(crate) fn place_of_child(
+        self: &Arc<Self>,
+        run_id: &str,
+        key: &Key,
+        concurrency: Concurrency,
+    ) -> Result<Turn, Arc<str>> {
+        if concurrency == Concurrency::Parallel {
+            return Ok(Turn::default());
+        }
+        let mut state = self.lock();
+        if let Some(session) = state.sessions.get(key) {
+            return Err(session.front.clone());
+        }
+        let front: Arc<str> = run_id.into();
+        state.sessions.insert(key.clone(), Session { front: front.clone(), places: 1, behind: VecDeque::new() });
+        Ok(Turn { slot: None, place: Some(Place { turns: self.clone(), key: key.clone(), run_id: front }) })
+    }
+
+    /// Resolves when a session's turn is given back.
+    pub(crate) fn given_back(&self) -> Notified<'_> {
+        self.given_back.notified()
+    }
+
     /// A slot of the lane, now or as soon as there is one, ahead of runs that have not begun. Whoever does not want it any
     /// more drops the receiver.
     pub(crate) fn slot(self: &Arc<Self>, lane: &str) -> Result<Slot, oneshot::Receiver<Slot>> {
@@ -351,6 +380,7 @@ impl Turns {
                 state.next_of_session(key, &mut due);
             }
         }
+        self.given_back.notify_waiters();
         self.do_due(due);
     }
 

@@ -3,6 +3,7 @@
 //! All of it goes through the run's [`RunCore`]. Waiting happens before that, when too much of the run's log is still on its way
 //! to the store.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use runwire_agui::{Event, RunAgentInput};
@@ -11,7 +12,10 @@ use runwire_frame::{ErrorCode, NoticeLevel, SegmentId, Timestamp};
 use runwire_store::AppendError;
 use serde_json::{Map, Value, json};
 
-use crate::limits::Begun;
+use crate::child::{Child, ChildError, ChildRun};
+use crate::held_arguments::{HeldArguments, is_concerned, redacted};
+use crate::limits::{Begun, Reached};
+use crate::payloads::PayloadPolicy;
 use crate::run_core::RunCore;
 use crate::said::{self, within_depth};
 use crate::segment::Segment;
@@ -64,6 +68,15 @@ impl RunWriter {
     }
 
     pub(crate) async fn write<R>(&self, record: impl FnOnce(&mut Recorder, Timestamp) -> R) -> Result<R, WriteError> {
+        self.core.has_slot().await;
+        self.write_at_once(record).await
+    }
+
+    /// Writes what is not the driver's work, and so needs no slot of the run's lane.
+    pub(crate) async fn write_at_once<R>(
+        &self,
+        record: impl FnOnce(&mut Recorder, Timestamp) -> R,
+    ) -> Result<R, WriteError> {
         self.core.progress().wait_below(MAX_FRAMES_IN_FLIGHT, MAX_BYTES_IN_FLIGHT).await?;
         self.core.write(record)
     }
@@ -95,6 +108,16 @@ impl RunWriter {
     pub(crate) async fn flush(&self) -> Result<(), WriteError> {
         self.core.write(|recorder, now| recorder.flush(now))?;
         Ok(self.core.progress().flush().await?)
+    }
+
+    /// What is kept of the run beside its log, and what is taken out.
+    pub(crate) fn payloads(&self) -> &PayloadPolicy {
+        &self.core.bounds.payloads
+    }
+
+    /// The arguments of a call, as they are kept in the run's log: without what the agent's policy takes out of them.
+    pub fn arguments_as_kept<'a>(&self, arguments: &'a str) -> Cow<'a, str> {
+        self.payloads().redaction.arguments(arguments)
     }
 
     fn segment<K>(&self, open: Open<K>) -> Segment<K> {
@@ -149,12 +172,39 @@ impl RunWriter {
         self.open(opening, Recorder::open_step).await
     }
 
-    /// Opens a child agent's work.
+    /// Opens the work of an agent inside of this run, whose account is this run's. An agent as a run of its own is started by
+    /// [`RunWriter::child`].
     ///
     /// # Errors
     /// As [`RunWriter::model`].
     pub async fn agent(&self, opening: Opening) -> Result<Segment<kind::Agent>, WriteError> {
         self.open(opening, Recorder::open_agent).await
+    }
+
+    /// Starts a run of another agent, or of the same one, and opens the `agent` segment that stands for it, with its
+    /// `child_run_id`. The child has its own log, session, lane, attempts, limits and account; what it uses is never part of
+    /// what this run used. It has the principal of this run, so whoever may see this run may see it.
+    ///
+    /// The segment ends with the child, whoever waits for that: [`Child::ended`] does. A child that asks something is told by
+    /// the notice `child_waits`, and goes on when its own run is answered.
+    ///
+    /// What becomes of unfinished children, and of theirs, when this run
+    ///
+    /// - is stopped, also at a limit, or fails for good: they are stopped;
+    /// - completes: they go on; their segments end as `abandoned`. Those that an earlier attempt left behind are stopped;
+    /// - waits for an answer: they go on, and are watched again when it is resumed;
+    /// - has another attempt, after a failure or a crash: those with a [key](ChildRun::key) go on, the others are stopped. When
+    ///   the next attempt asks for a child with the same key and the same request it gets that one, running or completed. One
+    ///   that has failed or was stopped is started once more.
+    ///
+    /// Dropping the future may leave a child that was started: it is one like the others.
+    ///
+    /// # Errors
+    /// [`ChildError`]; nothing was started then.
+    pub async fn child(&self, child: ChildRun) -> Result<Child, ChildError> {
+        self.core.admit(Begun::ChildRun)?;
+        let engine = self.core.engine().ok_or(WriteError::Ended)?;
+        engine.start_child(self.core.clone(), child).await
     }
 
     /// Opens a tool call. Its id is the conversation's: an answer from outside names the call by it.
@@ -202,7 +252,8 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::model`].
     pub async fn stopping_because(&self, code: ErrorCode, message: &str) -> Result<(), WriteError> {
-        self.write(|r, now| r.error(now, code, message, false)).await
+        let reached = Reached { code, message: message.to_owned(), retryable: false };
+        self.write(|r, now| reached.tell(r, now)).await
     }
 
     /// Replaces the agent's state. Any JSON value.
@@ -235,7 +286,8 @@ impl RunWriter {
         self.write(|r, now| r.custom(now, name, value)).await
     }
 
-    /// Something worth telling that is neither output nor an error.
+    /// Something worth telling that is neither output nor an error, without what the agent's policy takes out. Of the notices
+    /// that hold an AG-UI event that is only done to `agui.RAW`: the others are the application's own.
     ///
     /// # Errors
     /// As [`RunWriter::state_snapshot`]; and [`WriteError::Refused`] for a code that begins with `agui.`, unless the
@@ -248,6 +300,24 @@ impl RunWriter {
         attributes: Option<Map<String, Value>>,
     ) -> Result<(), WriteError> {
         said::notice(code, attributes.as_ref())?;
+        let redaction = &self.payloads().redaction;
+        if redaction.is_empty() || is_the_applications(code) {
+            return self.write(|r, now| r.notice(now, level, code, message, attributes)).await;
+        }
+        let mut attributes = attributes.map(Value::Object);
+        let told = match code {
+            // What is around the event that the provider sent is AG-UI's.
+            "agui.RAW" => attributes.as_mut().and_then(|raw| raw.get_mut("event")),
+            _ => attributes.as_mut(),
+        };
+        if let Some(told) = told {
+            redaction.value(told);
+        }
+        let attributes = attributes.and_then(|attributes| match attributes {
+            Value::Object(attributes) => Some(attributes),
+            _ => None,
+        });
+        let message = redaction.text(message);
         self.write(|r, now| r.notice(now, level, code, message, attributes)).await
     }
 
@@ -255,24 +325,45 @@ impl RunWriter {
     ///
     /// # Errors
     /// When the run has ended.
-    pub(crate) fn ingest(&self, input: &RunAgentInput) -> Result<Ingest, WriteError> {
-        self.core.write(|r, _| Ingest::resumed(input, r))
+    pub(crate) fn ingest(&self, input: &RunAgentInput) -> Result<Foreign, WriteError> {
+        let ingest = self.core.write(|r, _| Ingest::resumed(input, r))?;
+        Ok(Foreign { ingest, held: HeldArguments::default() })
     }
 
     /// Writes one event of an upstream agent.
     ///
     /// # Errors
     /// As [`RunWriter::model`].
-    pub(crate) async fn record(&self, ingest: &mut Ingest, event: &Event) -> Result<(), WriteError> {
+    pub(crate) async fn record(&self, foreign: &mut Foreign, event: &Event) -> Result<(), WriteError> {
         self.core.guarded(self.core.bounds.guards.event(event).await)?;
-        self.write(|r, now| ingest.record(r, now, event)).await
+        let Foreign { ingest, held } = foreign;
+        let redaction = &self.payloads().redaction;
+        if !is_concerned(redaction, event) {
+            return self.write(|r, now| ingest.record(r, now, event)).await;
+        }
+        let events = held.pass(redaction, event);
+        self.write(|r, now| events.iter().for_each(|event| ingest.record(r, now, event))).await
     }
 
     /// Writes what an upstream agent replayed of earlier runs.
     ///
     /// # Errors
     /// As [`RunWriter::model`].
-    pub(crate) async fn record_replayed(&self, ingest: &mut Ingest, replayed: &Replayed) -> Result<(), WriteError> {
-        self.write(|r, now| ingest.record_replayed(r, now, replayed, self.core.input())).await
+    pub(crate) async fn record_replayed(&self, foreign: &mut Foreign, replayed: &Replayed) -> Result<(), WriteError> {
+        let redaction = &self.payloads().redaction;
+        let snapshots = replayed.snapshots.iter().map(|snapshot| redacted(redaction, snapshot)).collect();
+        let replayed = Replayed { snapshots, ..replayed.clone() };
+        self.write(|r, now| foreign.ingest.record_replayed(r, now, &replayed, self.core.input())).await
     }
+}
+
+/// What is on its way from a foreign agent's events into a run.
+pub(crate) struct Foreign {
+    ingest: Ingest,
+    held: HeldArguments,
+}
+
+/// Whether a notice holds an AG-UI event that the application and the agent have between them, such as a change of the state.
+fn is_the_applications(code: &str) -> bool {
+    code.starts_with("agui.") && code != "agui.RAW"
 }

@@ -13,7 +13,7 @@ use fixture::{
     agent, answers, bed, completed, ended, input, overloaded, patiently, request, retried, retried_after, suspended,
 };
 use runwire_bridge::{Ending, Failure, Opening};
-use runwire_engine::{Agent, Engine, EngineOptions, Recovered, RunWriter, WriteError};
+use runwire_engine::{Agent, Engine, EngineOptions, Recovered, RetryPolicy, RunWriter, WriteError};
 use runwire_frame::{Data, ErrorCode, FrameType, RunStatus, SegmentStatus};
 use runwire_store::{Store, StoreOptions};
 use serde_json::json;
@@ -237,6 +237,99 @@ fn crash_and_restart(before: Agent, at: RunStatus, after: Agent) -> (Recovered, 
         patiently(engine.shutdown(LONG)).await;
         (recovered[0].1, log)
     })
+}
+
+/// Is refused in its first attempt by something that asks to be left alone for so long.
+fn limited(wait: Duration) -> Agent {
+    agent("a", move |exchange, starting| async move {
+        starting.begin(None);
+        if exchange.attempt == 1 {
+            return Err(Failure { retry_after: Some(wait), ..overloaded() });
+        }
+        Ok(completed())
+    })
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// With a first pause of hardly anything, and a longest one of three hours.
+fn patient(mut agent: Agent) -> Agent {
+    agent.policy.retry =
+        RetryPolicy { max_attempts: 2, backoff: Duration::from_millis(1), max_backoff: 3 * HOUR, codes: None };
+    agent
+}
+
+#[tokio::test]
+async fn what_asks_to_be_left_alone_is_left_alone_also_by_the_next_server() {
+    let bed = bed([patient(limited(2 * HOUR))]);
+    let run_id = bed.start("a").await;
+    bed.reaches(&run_id, RunStatus::Retrying).await;
+    let log = fixture::so_far(&bed.store, &run_id).await;
+    let failed_at = log.frames.last().unwrap().ts.unix_millis();
+    let due = bed.store.wakes_at(&run_id).await.unwrap();
+    let hour = i64::try_from(HOUR.as_millis()).unwrap();
+    assert!(due.is_some_and(|due| (failed_at + 2 * hour..failed_at + 3 * hour).contains(&due)), "{due:?}");
+    assert!(
+        bed.store.due(i64::MAX, 10).await.unwrap().is_empty(),
+        "it is no deadline of a run that waits for an answer"
+    );
+    patiently(bed.engine.shutdown(LONG)).await;
+
+    let other = retried(1, agent("other", |_, _| async { Ok(completed()) }));
+    let next = Engine::new(bed.store.clone(), [patient(limited(2 * HOUR)), other], EngineOptions::default());
+    assert_eq!(next.recover().await.unwrap(), [(run_id.clone(), Recovered::Retrying)]);
+    let meanwhile = next.create_run(fixture::prompt("other")).await.unwrap().record.run_id;
+    bed.ended(&meanwhile).await;
+    assert_eq!(bed.record(&run_id).await.status, "retrying");
+    assert_eq!(bed.store.wakes_at(&run_id).await.unwrap(), due, "it is as it was");
+    next.cancel(&run_id).await.unwrap();
+    assert_eq!(bed.ended(&run_id).await.ending(), "cancelled");
+    assert_eq!(bed.store.wakes_at(&run_id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_asks_for_more_than_the_longest_pause_fails_at_once_and_says_why() {
+    let bed = bed([patient(limited(4 * HOUR))]);
+    let log = bed.run("a").await;
+    assert_eq!((log.ending(), log.error().2), ("failed", true), "later it may well succeed");
+    let Some(Data::RunEnd(end)) = log.frames.last().map(|frame| frame.data.clone()) else { panic!("it has ended") };
+    let detail = end.failure_detail.unwrap();
+    assert!(detail.contains("the model is overloaded; it is not tried again"), "{detail}");
+    assert!(detail.contains("14400s") && detail.contains("10800s"), "{detail}");
+    let dump = log.dump();
+    assert!(!dump.contains("retry_after") && !dump.contains("retryAfter"), "no frame has a key for it: {dump}");
+}
+
+/// The time that a run sat out under one server counts for the next: a pause is over when it would have been.
+#[tokio::test]
+async fn a_pause_that_was_over_while_no_server_was_there_is_not_begun_anew() {
+    let bed = bed([retried_after(LONG, 2, succeeds_in(2))]);
+    let run_id = bed.start("a").await;
+    bed.reaches(&run_id, RunStatus::Retrying).await;
+    patiently(bed.engine.shutdown(LONG)).await;
+    let head = bed.record(&run_id).await.head;
+    // As if the store had lain there for as long as the pause is.
+    assert!(bed.store.put_off(&run_id, head, Some(1)).await.unwrap());
+    let next = Engine::new(bed.store.clone(), [retried_after(LONG, 2, succeeds_in(2))], EngineOptions::default());
+    assert_eq!(next.recover().await.unwrap(), [(run_id.clone(), Recovered::Retrying)]);
+    let log = bed.ended(&run_id).await;
+    assert_eq!((log.ending(), log.text().as_str()), ("completed", "Attempt 1Attempt 2"));
+    assert_eq!(bed.store.wakes_at(&run_id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_attempt_that_follows_a_lost_server_is_put_off_from_when_that_was_noticed() {
+    let bed = bed([hangs()]);
+    let run_id = bed.start("a").await;
+    bed.reaches(&run_id, RunStatus::Running).await;
+    let next = Engine::new(bed.store.clone(), [retried_after(LONG, 2, hangs())], EngineOptions::default());
+    assert_eq!(next.recover().await.unwrap(), [(run_id.clone(), Recovered::Retrying)]);
+    let log = fixture::so_far(&bed.store, &run_id).await;
+    let failed_at = log.frames.last().unwrap().ts.unix_millis();
+    let pause = bed.store.wakes_at(&run_id).await.unwrap().unwrap() - failed_at;
+    let long = i64::try_from(LONG.as_millis()).unwrap();
+    assert!((long / 2..=long).contains(&pause), "{pause}");
+    patiently(next.shutdown(LONG)).await;
 }
 
 fn hangs() -> Agent {

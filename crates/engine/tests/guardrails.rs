@@ -9,13 +9,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::IntoResponse as _;
 use axum::routing::post;
 use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, ToolOutput};
 use runwire_engine::{Action, Agent, Exchange, GuardService, Guarded, Guardrail, Judge, RunWriter, Starting};
 use runwire_frame::{Data, FrameType};
 use serde_json::{Value, json};
 
-use fixture::{Log, agent, bed, completed, input, request};
+use fixture::{Log, agent, bed, completed, input, request, retried};
 
 fn pattern(on: Guarded, pattern: &str, action: Action) -> Guardrail {
     Guardrail { name: "secrets".to_owned(), on: vec![on], judge: Judge::Pattern(pattern.parse().unwrap()), action }
@@ -125,17 +128,20 @@ async fn a_call_that_a_guardrail_stops_is_not_executed() {
     }
 }
 
-/// A service that objects to `bad`, answers nonsense to `broken`, and says what it was asked.
+/// A service that objects to `bad`, answers nonsense to `broken`, has no time for `busy`, and says what it was asked.
 async fn service() -> (String, Arc<std::sync::Mutex<Vec<Value>>>) {
     let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = asked.clone();
     let judge = move |Json(question): Json<Value>| async move {
         let text = question["text"].as_str().unwrap().to_owned();
         seen.lock().unwrap().push(question);
-        if text.contains("broken") {
-            return Json(json!("what?"));
+        if text.contains("busy") {
+            return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "7")]).into_response();
         }
-        Json(json!({ "allow": !text.contains("bad"), "message": "not nice" }))
+        if text.contains("broken") {
+            return Json(json!("what?")).into_response();
+        }
+        Json(json!({ "allow": !text.contains("bad"), "message": "not nice" })).into_response()
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/judge", listener.local_addr().unwrap());
@@ -164,9 +170,21 @@ async fn a_service_is_asked_about_whole_messages_and_what_it_cannot_judge_does_n
             assert!(message.contains(says), "{message}");
         }
     }
+    let count = asked.lock().unwrap().len();
+    // The run is not tried again before the service wants it to be, which is later than the policy waits.
+    let log = log_of(retried(2, guarded(speaker(&["busy"]), rail(Action::Stop)))).await;
+    let (_, message, again) = log.error();
+    assert!(again && message.contains("503 Service Unavailable and asks to wait 7 s"), "{message}");
+    assert!(log.dump().contains("only after 7s"), "{}", log.dump());
+    assert_eq!(asked.lock().unwrap().len(), count + 1);
+    asked.lock().unwrap().pop();
     let asked = asked.lock().unwrap().clone();
     assert_eq!(asked[0], json!({ "guardrail": "nice", "on": "output", "text": "All good" }));
     assert_eq!(asked.len(), 3, "once a message");
     let log = log_of(guarded(speaker(&["bad"]), rail(Action::Warn))).await;
     assert_eq!((log.ending(), warnings(&log)), ("completed", 1));
+    // What it could not judge is done once more, and that attempt is not stopped because the one before it was.
+    let log = log_of(retried(2, guarded(speaker(&["broken"]), rail(Action::Stop)))).await;
+    let attempts = log.frames.iter().filter(|frame| matches!(frame.data, Data::RunStart(_))).count();
+    assert_eq!((log.ending(), attempts), ("failed", 2), "{}", log.dump());
 }

@@ -252,24 +252,23 @@ async fn what_waited_when_the_server_went_is_executed_by_the_next_in_its_old_ord
     assert_eq!(next.begun(), ["a1", "b1", "a2"]);
 }
 
-/// Its size can be set; ten thousand take a minute or two in a debug build on a busy machine.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn very_many_queued_runs_are_cheap_and_drain() {
-    let runs: usize = std::env::var("RUNWIRE_QUEUED_RUNS").map_or(1000, |runs| runs.parse().unwrap());
-    let gate = Gate::closed();
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(&dir.path().join("runwire.db"), StoreOptions::default()).unwrap();
-    let engine = Engine::new(store.clone(), [gate.agent("a")], limited(4, None));
+/// How many runs wait where there are very many; a hundred are enough for every lane and session to be full. Ten thousand take a minute or two in a debug build on a busy machine.
+fn very_many() -> usize {
+    std::env::var("RUNWIRE_QUEUED_RUNS").map_or(1000, |runs| runs.parse().unwrap())
+}
+
+/// Three of each session.
+async fn create_very_many(engine: &Engine) -> Vec<String> {
     let mut ids = Vec::new();
-    for number in 0..runs {
+    for number in 0..very_many() {
         let create = ask(&format!("session-{}", number / 3), &format!("exchange-{number}"));
         ids.push(engine.create_run(create).await.unwrap().record.run_id);
     }
-    assert_eq!(engine.queued_runs(), runs - 4);
-    assert_eq!(engine.active_runs(), 4, "what waits has no task");
-    assert!(store.live_runs() <= 4, "and nothing in the store's memory");
-    gate.permits.add_permits(runs);
-    for run_id in &ids {
+    ids
+}
+
+async fn all_have_ended(store: &Store, ids: &[String]) {
+    for run_id in ids {
         patiently(async {
             while store.run(run_id).await.unwrap().unwrap().ended_at.is_none() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -277,6 +276,56 @@ async fn very_many_queued_runs_are_cheap_and_drain() {
         })
         .await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn very_many_queued_runs_are_cheap_and_drain() {
+    let gate = Gate::closed();
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("runwire.db"), StoreOptions::default()).unwrap();
+    let engine = Engine::new(store.clone(), [gate.agent("a")], limited(4, None));
+    let ids = create_very_many(&engine).await;
+    assert_eq!(engine.queued_runs(), ids.len() - 4);
+    assert_eq!(engine.active_runs(), 4, "what waits has no task");
+    assert!(store.live_runs() <= 4, "and nothing in the store's memory");
+    gate.permits.add_permits(ids.len());
+    all_have_ended(&store, &ids).await;
+    assert_eq!(gate.most.load(Ordering::SeqCst), 4);
+    assert_eq!(engine.queued_runs(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn very_many_queued_runs_are_there_after_a_crash_and_drain() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("runwire.db");
+    let dead = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let before = Store::open(&path, StoreOptions::default()).unwrap();
+    let engine = Engine::new(before.clone(), [Gate::closed().agent("a")], limited(4, None));
+    let ids = dead.spawn(async move { create_very_many(&engine).await }).await.unwrap();
+    // The engine is gone without a word: its tasks are dropped where they are.
+    dead.shutdown_background();
+    before.close();
+
+    let gate = Gate::closed();
+    let store = Store::open(&path, StoreOptions::default()).unwrap();
+    let engine = Engine::new(store.clone(), [gate.agent("a")], limited(4, None));
+    let before = std::time::Instant::now();
+    let recovered = engine.recover().await.unwrap();
+    println!("{} runs were taken over in {:?}", recovered.len(), before.elapsed());
+    let queued = recovered.iter().filter(|(_, what)| *what == Recovered::Queued).count();
+    assert!(recovered.len() == ids.len() && queued >= ids.len() - 4, "{queued} of {}", recovered.len());
+    assert_eq!(engine.queued_runs(), queued - 4);
+    patiently(async {
+        while gate.begun().len() < 4 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(engine.active_runs(), 4, "what waits has no task");
+    assert!(store.live_runs() <= 4, "and nothing in the store's memory");
+    gate.permits.add_permits(ids.len());
+    all_have_ended(&store, &ids).await;
+    assert_eq!(gate.begun().len(), queued, "each is executed once");
     assert_eq!(gate.most.load(Ordering::SeqCst), 4);
     assert_eq!(engine.queued_runs(), 0);
 }

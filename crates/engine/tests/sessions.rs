@@ -57,6 +57,21 @@ async fn the_second_run_of_a_session_waits_for_the_end_of_the_first() {
 }
 
 #[tokio::test]
+async fn what_a_run_that_waited_was_answered_for_nothing_is_left_out_with_a_warning_too() {
+    let (agent, permits, _) = gated(Concurrency::Queue);
+    let bed = bed([agent]);
+    let first = bed.create(request("a", input("s", "1"))).await.unwrap().record.run_id;
+    let second = bed.create(request("a", answers("s", "2", &["i9"]))).await.unwrap().record.run_id;
+    permits.add_permits(2);
+    assert_eq!(bed.ended(&first).await.ending(), "completed");
+    let log = bed.ended(&second).await;
+    assert_eq!(log.ending(), "completed");
+    let (code, message) = log.notices()[0];
+    assert_eq!(code, "resume_entries_ignored");
+    assert!(message.contains("`i9`"), "{message}");
+}
+
+#[tokio::test]
 async fn another_agent_and_another_session_do_not_wait() {
     let (agent_a, permits, _) = gated(Concurrency::Queue);
     let bed = bed([agent_a, agent("b", |_, _| async { Ok(completed()) })]);

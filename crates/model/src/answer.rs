@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::call::{CallError, Model, ModelEvent, ModelRequest};
 use crate::history::wrap;
+use crate::kept_call::{Answered, KeptCall};
 
 /// The most bytes of arguments that the calls of one answer may have together. They are repeated whole in frames.
 const MAX_ARGUMENT_BYTES: usize = 16 * 1024 * 1024;
@@ -76,6 +77,7 @@ pub(crate) async fn ask(
     let provider = model.provider();
     let opening = Opening { model_ref: Some(format!("{provider}/{name}")), ..Opening::named(name) };
     let segment = writer.model(opening).await?;
+    let kept = KeptCall::begin(&segment, model, name, request).await?;
     let mut writing = Writing {
         provider,
         writer,
@@ -83,6 +85,7 @@ pub(crate) async fn ask(
         ids,
         reasoning: None,
         message: None,
+        thinking: kept.is_some().then(String::new),
         text: String::new(),
         calls: Vec::new(),
         argument_bytes: 0,
@@ -134,6 +137,18 @@ pub(crate) async fn ask(
         writing.close().await?;
     }
     let usage = writing.account(name);
+    if let Some(kept) = kept {
+        let answered = Answered {
+            served: writing.served.as_deref(),
+            thinking: writing.thinking.as_deref().unwrap_or_default(),
+            text: &writing.text,
+            calls: &writing.calls,
+            finish_reason: writing.finish_reason.as_deref(),
+            usage: usage.as_ref(),
+            error: ended.as_ref().err(),
+        };
+        kept.end(&segment, answered).await?;
+    }
     let wrote = writing.wrote;
     let finish_reason = writing.finish_reason.take();
     let (text, calls) = (writing.text, writing.calls);
@@ -159,6 +174,8 @@ struct Writing<'a> {
     ids: &'a mut HashSet<String>,
     reasoning: Option<Segment<kind::Reasoning>>,
     message: Option<Segment<kind::Message>>,
+    /// The reasoning so far, where it is kept.
+    thinking: Option<String>,
     text: String,
     calls: Vec<LiveCall>,
     argument_bytes: usize,
@@ -182,6 +199,9 @@ impl Writing<'_> {
                 }
                 if let Some(reasoning) = &self.reasoning {
                     reasoning.thinking(&text).await?;
+                }
+                if let Some(thinking) = &mut self.thinking {
+                    thinking.push_str(&text);
                 }
             }
             ModelEvent::Text(text) => {

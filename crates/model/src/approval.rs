@@ -58,9 +58,28 @@ impl Decision {
     }
 }
 
+/// In the metadata of an interrupt: what was recorded of the arguments is not what the call was made with.
+const REDACTED: &str = "redacted";
+
+/// The call that is asked about.
+pub(crate) struct Asked {
+    pub arguments: Arguments,
+    /// What is recorded of them, where something was taken out. Then the call as it was made is known to nobody later, and it
+    /// can be allowed only with arguments that come with the answer.
+    pub kept: Option<Arguments>,
+}
+
+/// Whether the call of this interrupt can be allowed only with other arguments.
+pub(crate) fn wants_arguments(interrupt: &Interrupt) -> bool {
+    interrupt.metadata.as_ref().and_then(|metadata| metadata.get(REDACTED)) == Some(&Value::Bool(true))
+}
+
 /// What is asked about a call. Everything in it is what this server recorded.
-pub(crate) fn interrupt(tool_call_id: &str, name: &str, arguments: &Arguments, parameters: &Value) -> Interrupt {
-    let schema = json!({
+pub(crate) fn interrupt(tool_call_id: &str, name: &str, asked: Asked, parameters: &Value) -> Interrupt {
+    let Asked { arguments, kept } = asked;
+    let redacted = kept.is_some();
+    let arguments = kept.unwrap_or(arguments);
+    let mut schema = json!({
         "type": "object",
         "properties": {
             "approved": { "type": "boolean", "description": "Whether the call may be made" },
@@ -69,9 +88,16 @@ pub(crate) fn interrupt(tool_call_id: &str, name: &str, arguments: &Arguments, p
         },
         "required": ["approved"],
     });
-    let metadata = json!({ "toolName": name, "arguments": arguments.value() });
+    let mut metadata = json!({ "toolName": name, "arguments": arguments.value() });
+    let mut message = format!("Allow `{name}` with {}?", shortened(arguments.as_json()));
+    if redacted {
+        metadata[REDACTED] = json!(true);
+        message.push_str(" What was taken out has to be given again, in `editedArgs`.");
+        schema["if"] = json!({ "properties": { "approved": { "const": true } } });
+        schema["then"] = json!({ "required": ["editedArgs"] });
+    }
     Interrupt {
-        message: Some(format!("Allow `{name}` with {}?", shortened(arguments.as_json()))),
+        message: Some(message),
         tool_call_id: Some(tool_call_id.to_owned()),
         response_schema: schema.as_object().cloned(),
         metadata: metadata.as_object().cloned(),

@@ -161,6 +161,9 @@ pub trait Model: Send + Sync + 'static {
     /// Whether it can be given this piece.
     fn takes(&self, media: &Media) -> bool;
 
+    /// The body of the request that [`Model::call`] sends for this. Nothing that gives access is in it.
+    fn body(&self, model: &str, request: &ModelRequest) -> Value;
+
     /// Calls the model of that name. The request is sent when the stream is first polled.
     fn call(&self, model: &str, request: &ModelRequest) -> ModelStream;
 }
@@ -193,6 +196,7 @@ impl CallError {
 
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Failure {
-        Failure { retryable: error.retryable, ..Failure::new(error.code, error.message) }
+        let CallError { code, message, retryable, retry_after } = error;
+        Failure { retryable, retry_after, ..Failure::new(code, message) }
     }
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::header::CONTENT_TYPE;
 use runwire_agui::SseDecoder;
-use runwire_engine::{HttpSetupError, http_address, http_client};
+use runwire_engine::{HttpSetupError, http_address, http_client, retry_after};
 use runwire_frame::ErrorCode;
 use serde_json::Value;
 
 use crate::call::{CallError, ModelEvent, ModelStream};
-use crate::refusal::{Refusal, retry_after};
+use crate::refusal::Refusal;
 
 /// The largest event of an answer, in bytes.
 const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
@@ -182,8 +182,7 @@ impl Answer {
         let mut response = sent.map_err(|error| self.broken(error))?;
         let status = response.status();
         if !status.is_success() {
-            let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-            let wait = header.and_then(retry_after);
+            let wait = retry_after(response.headers());
             let body = beginning(&mut response, REFUSAL_BYTES).await;
             return Err(self.endpoint.refused(Refusal::of_body(status.as_u16(), &body, wait)));
         }

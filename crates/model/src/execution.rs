@@ -1,18 +1,19 @@
 //! The tool calls of one answer: executed, asked about, or left to the application.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use runwire_agui::Interrupt;
 use runwire_bridge::{Ending, Failure, ToolOutput, kind};
-use runwire_engine::{Segment, WriteError};
+use runwire_engine::{RunWriter, Segment, WriteError};
 use runwire_frame::{ErrorCode, SegmentError, SegmentStatus};
 use serde_json::Map;
 
 use crate::answer::LiveCall;
-use crate::approval::interrupt;
+use crate::approval::{Asked, interrupt};
 use crate::call::CallResult;
-use crate::tool::{Arguments, Callee, OwnTool, ToolReturn, ToolUse, Toolbox};
+use crate::tool::{Arguments, Callee, OwnTool, ToolReturn, ToolUse, Toolbox, Within};
 use crate::work::result_of;
 
 /// So many calls are executed at once.
@@ -42,10 +43,12 @@ pub(crate) enum What {
     Call(Arc<dyn OwnTool>, Arguments),
     /// It is not, and the model is told why.
     Tell(String),
+    /// It was, by an earlier attempt at the exchange, and worked: what it returned is in the log.
+    Done(ToolOutput),
 }
 
 /// Executes those calls that can be. What needs an approval waits; what is the application's stays open.
-pub(crate) async fn execute(tools: &Toolbox, calls: Vec<LiveCall>) -> Result<Round, Failure> {
+pub(crate) async fn execute(writer: &RunWriter, tools: &Toolbox, calls: Vec<LiveCall>) -> Result<Round, Failure> {
     let mut due = Vec::new();
     let mut asked = Vec::new();
     let mut frontend = false;
@@ -60,7 +63,13 @@ pub(crate) async fn execute(tools: &Toolbox, calls: Vec<LiveCall>) -> Result<Rou
             Callee::Own(tool) => match Arguments::parse(&arguments) {
                 Err(problem) => What::Tell(problem),
                 Ok(arguments) if tool.approval().is_needed(&arguments) => {
-                    asked.push(interrupt(&id, &name, &arguments, &tool.spec().parameters));
+                    let kept = match writer.arguments_as_kept(arguments.as_json()) {
+                        Cow::Borrowed(_) => None,
+                        Cow::Owned(kept) => {
+                            Some(Arguments::parse(&kept).expect("what is taken out of a JSON object leaves one"))
+                        }
+                    };
+                    asked.push(interrupt(&id, &name, Asked { arguments, kept }, &tool.spec().parameters));
                     continue;
                 }
                 Ok(arguments) => What::Call(tool.clone(), arguments),
@@ -102,12 +111,14 @@ async fn execute_one(due: Due) -> Result<Executed, WriteError> {
     let Due { id, name, segment, what } = due;
     let (returned, required) = match what {
         What::Tell(why) => (ToolReturn::failed(why), false),
+        What::Done(output) => (ToolReturn::worked(output), false),
         What::Call(tool, arguments) => {
-            let call = ToolUse { tool_call_id: id.clone(), arguments };
+            let within = Within { run: segment.run().clone(), segment: segment.id().clone() };
+            let call = ToolUse { tool_call_id: id.clone(), arguments, within: Some(within) };
             (tool.execute(call).await, tool.required())
         }
     };
-    let ToolReturn { ok, output, timed_out } = returned;
+    let ToolReturn { ok, output, timed_out, retry_after } = returned;
     let text = told(&output);
     let answered = segment.result(ok, &output).await?;
     let mut failure = None;
@@ -118,7 +129,8 @@ async fn execute_one(due: Due) -> Result<Executed, WriteError> {
         let error = SegmentError { code, message: text.clone(), extra: Map::new() };
         answered.end(Ending { error: Some(error), ..Ending::with_status(SegmentStatus::Failed) }).await?;
         failure = required.then(|| Failure {
-            retryable: timed_out,
+            retryable: timed_out || retry_after.is_some(),
+            retry_after,
             ..Failure::new(code, format!("the tool `{name}`, which the agent cannot do without, failed: {text}"))
         });
     }

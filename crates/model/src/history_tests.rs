@@ -16,6 +16,10 @@ impl Model for TextOnly {
     fn takes(&self, media: &Media) -> bool {
         media.kind == MediaKind::Image
     }
+    fn body(&self, _: &str, _: &ModelRequest) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+
     fn call(&self, _: &str, _: &ModelRequest) -> ModelStream {
         futures_util::stream::empty().boxed()
     }

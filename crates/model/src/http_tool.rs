@@ -7,7 +7,7 @@ use runwire_bridge::ToolOutput;
 
 use crate::approval::Approval;
 use crate::call::ToolSpec;
-use runwire_engine::{HttpSetupError, http_address, http_client};
+use runwire_engine::{HttpSetupError, http_address, http_client, retry_after, told_retry_after};
 
 use crate::endpoint::{beginning, reason};
 use crate::tool::{OwnTool, ToolReturn, ToolUse};
@@ -111,8 +111,13 @@ async fn answer(request: reqwest::RequestBuilder, max: usize) -> ToolReturn {
     };
     let status = response.status();
     if !status.is_success() {
+        // Of these two it is said that the call was not begun.
+        let refused = matches!(status.as_u16(), 429 | 503);
+        let retry_after = retry_after(response.headers()).filter(|_| refused);
+        let when = told_retry_after(retry_after);
         let body = beginning(&mut response, REFUSAL_BYTES).await;
-        return ToolReturn::failed(format!("the tool failed with HTTP {status}: {}", body.trim()));
+        let why = format!("the tool failed with HTTP {status}{when}: {}", body.trim());
+        return ToolReturn { retry_after, ..ToolReturn::failed(why) };
     }
     let mut body = Vec::new();
     loop {
@@ -168,7 +173,7 @@ mod tests {
         let mut options = HttpToolOptions::new(spec, url);
         change(&mut options);
         let arguments = Arguments::parse("{ \"a\": 1 }").unwrap();
-        let call = ToolUse { tool_call_id: "call_7".to_owned(), arguments };
+        let call = ToolUse { tool_call_id: "call_7".to_owned(), arguments, within: None };
         HttpTool::new(options).unwrap().execute(call).await
     }
 
@@ -201,6 +206,19 @@ mod tests {
         }
         let returned = call("http://127.0.0.1:1/".to_owned(), |_| ()).await;
         assert!(!returned.ok, "{returned:?}");
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_did_not_begin_says_when_to_call_it_again() {
+        let limited = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nlate";
+        let failed = "HTTP/1.1 500 Internal Server Error\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\noops";
+        for (answer, wait, says) in [(limited, Some(7), "and asks to wait 7 s: late"), (failed, None, "Error: oops")] {
+            let (url, _served) = serving(Some(answer)).await;
+            let returned = call(url, |_| ()).await;
+            let ToolOutput::Text(why) = &returned.output else { panic!("{returned:?}") };
+            assert!(!returned.ok && why.contains(says), "{why}");
+            assert_eq!(returned.retry_after, wait.map(Duration::from_secs));
+        }
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@
 //! the run's log as it comes, executes the tools that it calls, and goes on until it has answered. Calls of the application's
 //! tools end the exchange; calls that a person has to allow suspend it.
 
+mod agent_tool;
 mod answer;
 mod approval;
 mod call;
@@ -13,6 +14,7 @@ mod endpoint;
 mod execution;
 mod history;
 mod http_tool;
+mod kept_call;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod provider;
@@ -21,6 +23,7 @@ mod resumed;
 mod tool;
 mod work;
 
+pub use agent_tool::{AgentTool, AgentToolOptions};
 pub use approval::Approval;
 pub use call::{
     CallError, CallResult, MadeCall, Media, MediaKind, Model, ModelEvent, ModelRequest, ModelStream, Part, ToolSpec,
@@ -32,4 +35,4 @@ pub use http_tool::{HttpTool, HttpToolOptions};
 #[cfg(feature = "mcp")]
 pub use mcp::{McpOptions, McpServer, McpTransport};
 pub use provider::{Anthropic, Gemini, OpenAi};
-pub use tool::{Arguments, OwnTool, ToolReturn, ToolSource, ToolUse};
+pub use tool::{Arguments, Listed, OwnTool, ToolReturn, ToolSource, ToolUse, Within};

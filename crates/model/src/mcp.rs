@@ -3,6 +3,7 @@
 //! The server is started when a run first wants its tools, serves all runs of its agent, and is started again by the next that
 //! wants it after it has died. It goes with the driver.
 
+use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::approval::Approval;
 use crate::call::ToolSpec;
-use crate::tool::{OwnTool, ToolReturn, ToolSource, ToolUse};
+use crate::tool::{Listed, OwnTool, ToolReturn, ToolSource, ToolUse};
 
 /// How long connecting to an address may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,6 +55,8 @@ pub struct McpOptions {
     pub tools: Option<Vec<String>>,
     /// Which calls of its tools have to be allowed. Default none.
     pub approval: Approval,
+    /// The same for tools of its own, by their names at the server: instead of [`approval`](McpOptions::approval). Default none.
+    pub approvals: BTreeMap<String, Approval>,
     /// How long it may take to start, and how long a call may take. Default 60 s.
     pub timeout: Duration,
     /// The most bytes that a result may have. Default 256 KiB.
@@ -70,6 +73,7 @@ impl McpOptions {
             transport,
             tools: None,
             approval: Approval::Never,
+            approvals: BTreeMap::new(),
             timeout: Duration::from_secs(60),
             max_result_bytes: 256 * 1024,
             required: false,
@@ -81,6 +85,8 @@ impl McpOptions {
 struct Connection {
     service: RunningService<RoleClient, ()>,
     tools: Vec<ToolSpec>,
+    /// What the configuration names and the server has not, as sentences.
+    unknown: Vec<String>,
 }
 
 impl Connection {
@@ -169,13 +175,40 @@ async fn connect(options: McpOptions, http: Option<reqwest::Client>) -> Result<C
             parameters: Value::Object((*tool.input_schema).clone()),
         })
         .collect();
+    let unknown = unknown(&options, &tools);
+    for sentence in &unknown {
+        tracing::warn!(server = options.name, "{sentence}");
+    }
     if let Some(wanted) = &options.tools {
-        for name in wanted.iter().filter(|name| tools.iter().all(|tool| tool.name != **name)) {
-            tracing::warn!(server = options.name, tool = name, "the MCP server has no such tool");
-        }
         tools.retain(|tool| wanted.contains(&tool.name));
     }
-    Ok(Connection { service, tools })
+    Ok(Connection { service, tools, unknown })
+}
+
+/// What the configuration says of tools that the server has not, so that a person who mistyped the name of one that was to be
+/// approved comes to know of it.
+fn unknown(options: &McpOptions, tools: &[ToolSpec]) -> Vec<String> {
+    let has = |name: &str| tools.iter().any(|tool| tool.name == name);
+    let offered = |name: &str| options.tools.as_ref().is_none_or(|offered| offered.iter().any(|tool| tool == name));
+    let mut unknown = Vec::new();
+    for (key, name) in options
+        .tools
+        .iter()
+        .flatten()
+        .map(|name| ("tools", name))
+        .chain(options.approvals.keys().map(|name| ("approvals", name)))
+    {
+        if !has(name) {
+            let near = tools.iter().map(|tool| (strsim::damerau_levenshtein(name, &tool.name), &tool.name)).min();
+            let near = near.filter(|(distance, near)| *distance <= name.len().max(near.len()) / 2);
+            let hint = near.map(|(_, near)| format!(" (did you mean `{near}`?)")).unwrap_or_default();
+            unknown
+                .push(format!("`{key}` names `{name}`, and the MCP server `{}` has no such tool{hint}", options.name));
+        } else if !offered(name) {
+            unknown.push(format!("`approvals` names `{name}`, which `tools` does not offer to the model"));
+        }
+    }
+    unknown
 }
 
 fn spawn(command: &[String], env: &[(String, String)]) -> Result<TokioChildProcess, String> {
@@ -201,13 +234,13 @@ impl ToolSource for McpServer {
         self.inner.options.required
     }
 
-    fn tools(&self) -> BoxFuture<'static, Result<Vec<Arc<dyn OwnTool>>, String>> {
+    fn tools(&self) -> BoxFuture<'static, Result<Listed, String>> {
         let server = self.clone();
         Box::pin(async move {
             let connection = server.connection().await?;
             let tool =
                 |spec: &ToolSpec| Arc::new(McpTool { server: server.clone(), spec: spec.clone() }) as Arc<dyn OwnTool>;
-            Ok(connection.tools.iter().map(tool).collect())
+            Ok(Listed { tools: connection.tools.iter().map(tool).collect(), unknown: connection.unknown.clone() })
         })
     }
 }
@@ -224,7 +257,8 @@ impl OwnTool for McpTool {
     }
 
     fn approval(&self) -> &Approval {
-        &self.server.inner.options.approval
+        let options = &self.server.inner.options;
+        options.approvals.get(&self.spec.name).unwrap_or(&options.approval)
     }
 
     fn required(&self) -> bool {
@@ -271,7 +305,7 @@ fn returned(result: &CallToolResult, max: usize) -> ToolReturn {
         Some(texts) => ToolOutput::Text(texts.join("\n")),
         None => ToolOutput::Parts(parts),
     };
-    ToolReturn { ok, output, timed_out: false }
+    ToolReturn { ok, output, timed_out: false, retry_after: None }
 }
 
 /// A block of a result as one of AG-UI's parts. What has no part of its own is told as text.
@@ -312,6 +346,27 @@ mod tests {
         let error = json!({ "content": [{ "type": "text", "text": "no" }], "isError": true });
         assert_eq!(result(error), ToolReturn::failed("no"));
         assert!(!result(json!({ "content": [{ "type": "text", "text": "x".repeat(2000) }] })).ok);
+    }
+
+    #[test]
+    fn what_is_said_of_a_tool_that_is_not_there_is_told_with_the_nearest_that_is() {
+        let transport = McpTransport::Command { command: vec!["server".to_owned()], env: Vec::new() };
+        let spec = |name: &str| ToolSpec { name: name.to_owned(), description: String::new(), parameters: json!({}) };
+        let has = [spec("delete_file"), spec("read_file"), spec("list")];
+        let always = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), Approval::Always)).collect();
+        let named = |tools: Option<&[&str]>, approvals: &[&str]| {
+            let tools = tools.map(|tools| tools.iter().map(|name| (*name).to_owned()).collect());
+            let approvals = always(approvals);
+            unknown(&McpOptions { tools, approvals, ..McpOptions::new("files", transport.clone()) }, &has)
+        };
+        assert_eq!(named(Some(&["read_file"]), &["read_file"]), Vec::<String>::new());
+        let [mistyped] = &named(None, &["delete_fil"])[..] else { panic!() };
+        assert!(mistyped.contains("`approvals` names `delete_fil`"), "{mistyped}");
+        assert!(mistyped.contains("`files`") && mistyped.contains("did you mean `delete_file`?"), "{mistyped}");
+        let [far] = &named(Some(&["read_file", "zzz"]), &[])[..] else { panic!() };
+        assert!(far.contains("`tools` names `zzz`") && !far.contains("did you mean"), "{far}");
+        let [unoffered] = &named(Some(&["list"]), &["read_file"])[..] else { panic!() };
+        assert!(unoffered.contains("does not offer"), "{unoffered}");
     }
 
     #[tokio::test]

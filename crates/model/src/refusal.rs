@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use runwire_engine::told_retry_after;
 use runwire_frame::ErrorCode;
 use serde_json::Value;
 
@@ -106,6 +107,7 @@ impl Refusal {
             Some(secret) => said.replace(secret, "[key]"),
             None => said,
         };
+        let when = told_retry_after(self.retry_after);
         let error = match status {
             // Here they repeat parts of the key, so nothing of it is.
             401 | 403 => CallError::lasting(
@@ -124,14 +126,10 @@ impl Refusal {
             429 if quota => {
                 CallError::lasting(ErrorCode::BudgetExceeded, format!("the account at {provider} is used up{said}"))
             }
-            429 => {
-                let when = self.retry_after.map(|wait| format!(" and asks to wait {} s", wait.as_secs()));
-                let when = when.unwrap_or_default();
-                CallError::passing(
-                    ErrorCode::RateLimited,
-                    format!("{provider} limits how much is asked of it{when}{said}"),
-                )
-            }
+            429 => CallError::passing(
+                ErrorCode::RateLimited,
+                format!("{provider} limits how much is asked of it{when}{said}"),
+            ),
             404 => CallError::lasting(
                 ErrorCode::ModelError,
                 format!("{provider} has no such model, or nothing at `base_url` (HTTP 404){said}"),
@@ -141,7 +139,7 @@ impl Refusal {
                 format!("{provider} took longer than it allows itself (HTTP {status}){said}"),
             ),
             409 | 425 | 500.. => {
-                CallError::passing(ErrorCode::ModelError, format!("{provider} failed (HTTP {status}){said}"))
+                CallError::passing(ErrorCode::ModelError, format!("{provider} failed (HTTP {status}){when}{said}"))
             }
             _ => CallError::lasting(
                 ErrorCode::ModelError,
@@ -150,12 +148,6 @@ impl Refusal {
         };
         CallError { retry_after: self.retry_after, ..error }
     }
-}
-
-/// `Retry-After` in seconds. The form that is a date is not used by model APIs.
-pub(crate) fn retry_after(value: &str) -> Option<Duration> {
-    let seconds: f64 = value.trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
 }
 
 fn cut(text: &str) -> String {
@@ -233,11 +225,12 @@ mod tests {
 
     #[test]
     fn how_long_to_wait_is_told_and_kept() {
-        assert_eq!(retry_after("7"), Some(Duration::from_secs(7)));
-        assert_eq!(retry_after("soon"), None);
-        assert_eq!(retry_after("-1"), None);
-        let error = Refusal::of_body(429, "", Some(Duration::from_secs(7))).into_error("p", "k", None);
-        assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
-        assert!(error.message.contains("wait 7 s"), "{error}");
+        for status in [429, 503, 529] {
+            let error = Refusal::of_body(status, "no", Some(Duration::from_secs(7))).into_error("p", "k", None);
+            assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
+            assert!(error.message.contains("and asks to wait 7 s: no"), "{error}");
+            let failure = runwire_bridge::Failure::from(error);
+            assert_eq!((failure.retryable, failure.retry_after), (true, Some(Duration::from_secs(7))));
+        }
     }
 }

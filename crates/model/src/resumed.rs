@@ -5,7 +5,7 @@ use runwire_bridge::{Failure, Opening, WaitingCall, kind};
 use runwire_engine::{Segment, WriteError};
 use serde_json::json;
 
-use crate::approval::Decision;
+use crate::approval::{Decision, wants_arguments};
 use crate::call::{CallResult, MadeCall, Turn};
 use crate::execution::{Due, What, execute_all};
 use crate::history::unanswered;
@@ -22,6 +22,13 @@ struct RecordedCall {
     segment: Segment<kind::Tool>,
 }
 
+/// What was answered about a call.
+struct Asked {
+    decision: Decision,
+    /// Whether what was recorded of its arguments is less than the call was made with.
+    redacted: bool,
+}
+
 /// What going on came to.
 pub(crate) struct Resumed {
     /// Whether the application still owes the result of one of its own tools.
@@ -36,14 +43,15 @@ impl Work {
             recorded.push(self.take_up(call).await?);
         }
         let mut waits = false;
-        let mut asked: Vec<(RecordedCall, Decision)> = Vec::new();
+        let mut asked: Vec<(RecordedCall, Asked)> = Vec::new();
         for call in recorded {
             let mut interrupts = self.exchange.interrupts.iter();
             match interrupts.find(|it| it.tool_call_id.as_deref() == Some(call.tool_call_id.as_str())) {
                 Some(interrupt) => {
                     let mut entries = self.exchange.input.resume().iter();
                     let entry = entries.find(|entry| entry.interrupt_id == interrupt.id);
-                    asked.push((call, Decision::of(entry)));
+                    let (decision, redacted) = (Decision::of(entry), wants_arguments(interrupt));
+                    asked.push((call, Asked { decision, redacted }));
                 }
                 // A tool of the application, whose result comes with the conversation.
                 None => waits |= !is_answered(&self.request.turns, &call.tool_call_id),
@@ -51,9 +59,13 @@ impl Work {
         }
         record(&mut self.request.turns, asked.iter().map(|(call, _)| call));
         let mut due = Vec::new();
-        for (call, decision) in asked {
+        for (call, Asked { decision, redacted }) in asked {
             let RecordedCall { tool_call_id, tool_slug, arguments, segment } = call;
             let arguments = match decision {
+                // What would be executed is what was recorded, and that is not what the model wrote.
+                Decision::Approved if redacted => {
+                    Err("The call was not made: it was allowed without the arguments that are not kept.".to_owned())
+                }
                 Decision::Approved => Ok(Arguments::parse(&arguments)),
                 Decision::Edited(edited) => {
                     let edited = Arguments::of(edited);
@@ -71,8 +83,12 @@ impl Work {
                     None => "The call was not allowed.".to_owned(),
                 }),
             };
+            let mut results = self.exchange.results.iter();
+            let done = results.find(|result| result.ok && result.tool_call_id == tool_call_id);
             let what = match (arguments, self.tools.callee(&tool_slug)) {
                 (Err(denied), _) => What::Tell(denied),
+                // An earlier attempt at the exchange has made it. What failed then is tried again.
+                (Ok(Ok(_)), _) if let Some(done) = done => What::Done(done.output.clone()),
                 (Ok(Err(problem)), _) => What::Tell(problem),
                 (Ok(Ok(arguments)), Callee::Own(tool)) => What::Call(tool.clone(), arguments),
                 // The configuration has changed since it was asked.
@@ -90,7 +106,7 @@ impl Work {
 }
 
 impl Work {
-    /// Takes a call up again. An attempt that failed has closed it: then it is made once more, as it was recorded.
+    /// Takes a call up again. An attempt that failed has closed it: then it is written once more, as it was recorded.
     async fn take_up(&self, call: WaitingCall) -> Result<RecordedCall, WriteError> {
         let WaitingCall { tool_call_id, tool_slug, arguments, .. } = call;
         let segment = match self.writer.waiting_tool(&tool_call_id).await? {

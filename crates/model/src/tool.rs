@@ -2,9 +2,12 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use runwire_bridge::ToolOutput;
+use runwire_engine::RunWriter;
+use runwire_frame::SegmentId;
 use serde_json::{Map, Value};
 
 use crate::approval::Approval;
@@ -59,17 +62,19 @@ pub struct ToolReturn {
     pub output: ToolOutput,
     /// Whether it failed because it took too long.
     pub timed_out: bool,
+    /// It did not begin, and asks to be called again after so long.
+    pub retry_after: Option<Duration>,
 }
 
 impl ToolReturn {
     /// It worked and returned this.
     pub fn worked(output: ToolOutput) -> ToolReturn {
-        ToolReturn { ok: true, output, timed_out: false }
+        ToolReturn { ok: true, output, timed_out: false, retry_after: None }
     }
 
     /// It failed, and the model is told why.
     pub fn failed(why: impl Into<String>) -> ToolReturn {
-        ToolReturn { ok: false, output: ToolOutput::Text(why.into()), timed_out: false }
+        ToolReturn { ok: false, output: ToolOutput::Text(why.into()), timed_out: false, retry_after: None }
     }
 }
 
@@ -80,6 +85,23 @@ pub struct ToolUse {
     pub tool_call_id: String,
     /// Its arguments.
     pub arguments: Arguments,
+    /// Where it was made; `None` outside of a run.
+    pub within: Option<Within>,
+}
+
+/// Where a call was made.
+#[derive(Clone)]
+pub struct Within {
+    /// The run.
+    pub run: RunWriter,
+    /// The call's segment, which what the tool does happens inside of.
+    pub segment: SegmentId,
+}
+
+impl std::fmt::Debug for Within {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Within").field("segment", &self.segment).finish_non_exhaustive()
+    }
 }
 
 /// A tool that this server executes.
@@ -109,7 +131,16 @@ pub trait ToolSource: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why it has none now, for a person.
-    fn tools(&self) -> BoxFuture<'static, Result<Vec<Arc<dyn OwnTool>>, String>>;
+    fn tools(&self) -> BoxFuture<'static, Result<Listed, String>>;
+}
+
+/// The tools that a source has.
+#[derive(Clone, Default)]
+pub struct Listed {
+    /// The tools.
+    pub tools: Vec<Arc<dyn OwnTool>>,
+    /// What the configuration says of tools that the source has not: a sentence for each.
+    pub unknown: Vec<String>,
 }
 
 /// The tools of one exchange. No two have the same name.

@@ -16,7 +16,7 @@ use crate::driver::Shared;
 use crate::execution::{Round, execute};
 use crate::history::History;
 use crate::resumed::Resumed;
-use crate::tool::Toolbox;
+use crate::tool::{Listed, Toolbox};
 
 /// An exchange that is being executed.
 pub(crate) struct Work {
@@ -68,7 +68,7 @@ pub(crate) async fn work(shared: &Shared, exchange: Exchange, starting: Starting
             opaque: call.opaque.clone(),
         });
         let turn = Turn::Assistant { text, calls: made.collect() };
-        let Round { results, asked, frontend } = execute(&work.tools, calls).await?;
+        let Round { results, asked, frontend } = execute(&work.writer, &work.tools, calls).await?;
         if !asked.is_empty() {
             return Ok(suspended(&asked));
         }
@@ -80,7 +80,7 @@ pub(crate) async fn work(shared: &Shared, exchange: Exchange, starting: Starting
         work.request.turns.push(Turn::Results(results));
     }
     let message = format!(
-        "the run was stopped after {} model calls, which is the limit of its agent (`max_model_calls`)",
+        "the run was stopped after {} model calls in one exchange, which is the limit of its agent (`max_model_calls`)",
         options.max_model_calls
     );
     work.writer.stopping_because(ErrorCode::BudgetExceeded, &message).await?;
@@ -172,7 +172,12 @@ async fn toolbox(shared: &Shared, exchange: &Exchange, writer: &RunWriter) -> Re
     tools.add_own("tools", shared.options.tools.iter().cloned());
     for source in &shared.options.sources {
         match source.tools().await {
-            Ok(found) => tools.add_own(source.name(), found),
+            Ok(Listed { tools: found, unknown }) => {
+                for sentence in unknown {
+                    notice(writer, "tool_unknown", &sentence, json!({ "source": source.name() })).await?;
+                }
+                tools.add_own(source.name(), found);
+            }
             Err(why) if source.required() => {
                 let message = format!("the tools of `{}` cannot be had: {why}", source.name());
                 return Err(Failure { retryable: true, ..Failure::new(ErrorCode::ToolError, message) });

@@ -5,6 +5,12 @@
 
 #[path = "../../engine/tests/fixture/mod.rs"]
 mod fixture;
+#[path = "agent_loop/hanging_tools.rs"]
+mod hanging_tools;
+#[path = "agent_loop/payloads.rs"]
+mod payloads;
+#[path = "agent_loop/taking_up.rs"]
+mod taking_up;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -50,6 +56,20 @@ impl Model for Scripted {
 
     fn takes(&self, _: &Media) -> bool {
         false
+    }
+
+    fn body(&self, model: &str, request: &ModelRequest) -> Value {
+        let turn = |turn: &Turn| match turn {
+            Turn::User(parts) => json!({ "user": format!("{parts:?}") }),
+            Turn::Assistant { text, calls } => {
+                json!({ "text": text, "calls": calls.iter().map(|call| &call.arguments).collect::<Vec<_>>() })
+            }
+            Turn::Results(results) => {
+                json!({ "results": results.iter().map(|result| &result.text).collect::<Vec<_>>() })
+            }
+        };
+        let turns: Vec<Value> = request.turns.iter().map(turn).collect();
+        json!({ "model": model, "system": request.system, "turns": turns })
     }
 
     fn call(&self, model: &str, request: &ModelRequest) -> ModelStream {

@@ -127,6 +127,10 @@ pub struct RunArgs {
     /// Id of the session (the conversation) to go on with [default: a new one]
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
+    /// A name for this request, 1 to 255 visible characters of ASCII: given again with the same agent and prompt, it follows
+    /// the run that the first one started, and starts none
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
     /// The transport to follow by
     #[arg(long, value_enum, default_value_t = TransportArg::Sse)]
     pub transport: TransportArg,
@@ -188,6 +192,9 @@ pub struct RunsArgs {
     /// Only runs of this session
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
+    /// Only runs that this run started
+    #[arg(long, value_name = "RUN")]
+    pub parent: Option<String>,
     /// Only runs in this status: queued, running, suspended, retrying, cancelling, completed, failed or cancelled; may
     /// be given several times
     #[arg(long, value_name = "STATUS", value_parser = parse_status)]

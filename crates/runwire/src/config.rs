@@ -4,6 +4,7 @@ mod agent;
 mod guardrails;
 mod keys;
 mod model_agent;
+mod payloads;
 mod spending;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use runwire_engine::drivers::DemoDriver;
 use runwire_engine::{Agent, AgentPolicy, DEADLINE, LaneOptions, Prices};
-use runwire_server::{Rights, Tokens};
+use runwire_server::{COPILOTKIT_PATH, Rights, Tokens, check_copilotkit_path};
 use runwire_store::{Keep, Retention};
 use serde::Deserialize;
 
@@ -34,6 +35,7 @@ pub struct File {
     store: Option<PathBuf>,
     sync: Option<SyncWord>,
     cors_origins: Vec<String>,
+    copilotkit_path: Option<String>,
     #[serde(deserialize_with = "duration::optional")]
     cancel_grace: Option<Duration>,
     #[serde(deserialize_with = "duration::optional")]
@@ -42,6 +44,7 @@ pub struct File {
     orphan_check: Option<Duration>,
     #[serde(deserialize_with = "duration::optional")]
     stream_max_age: Option<Duration>,
+    max_child_depth: Option<u32>,
     retention: RetentionTable,
     prices: Option<PricesTable>,
     lanes: BTreeMap<String, LaneTable>,
@@ -104,6 +107,8 @@ pub struct Settings {
     pub sync: SyncMode,
     /// Origins whose pages may use it.
     pub cors_origins: Vec<String>,
+    /// Where CopilotKit's front ends find their runtime; `None` for nowhere.
+    pub copilotkit_path: Option<String>,
     /// How long a driver has after a stop.
     pub cancel_grace: Duration,
     /// How long runs have when the server stops.
@@ -112,6 +117,8 @@ pub struct Settings {
     pub orphan_check: Duration,
     /// After how long a connection is recycled.
     pub stream_max_age: Option<Duration>,
+    /// How many runs may be below the first, each started by the one above it.
+    pub max_child_depth: u32,
     /// Which runs it keeps.
     pub retention: Retention,
     /// What tokens cost.
@@ -148,6 +155,7 @@ impl Settings {
         let mut agents = Vec::new();
         for (id, table) in &file.agents {
             agents.push(agent(id, table, prices.is_some()).with_context(|| format!("agents.{id}"))?);
+            model_agent::check_agents(id, table, &file.agents, &file.lanes)?;
         }
         if agents.is_empty() {
             agents.push(demo_agent());
@@ -161,10 +169,12 @@ impl Settings {
             store: flags.store.clone().or(file.store).unwrap_or_else(|| PathBuf::from("runwire.db")),
             sync: flags.sync.or(sync).unwrap_or(SyncMode::Normal),
             cors_origins: origins(file.cors_origins)?,
+            copilotkit_path: copilotkit_path(file.copilotkit_path)?,
             cancel_grace: file.cancel_grace.unwrap_or(Duration::from_secs(5)),
             shutdown_grace: file.shutdown_grace.unwrap_or(Duration::from_secs(10)),
             orphan_check: file.orphan_check.unwrap_or(Duration::from_secs(30)),
             stream_max_age: file.stream_max_age,
+            max_child_depth: file.max_child_depth.unwrap_or(8),
             retention: retention(&file.retention, &file.agents),
             prices: prices.map(Arc::new),
             lanes: policy::lanes(&file.lanes, &agents)?,
@@ -265,6 +275,16 @@ fn origins(origins: Vec<String>) -> anyhow::Result<Vec<String>> {
         }
     }
     Ok(origins)
+}
+
+/// An empty path is nowhere.
+fn copilotkit_path(path: Option<String>) -> anyhow::Result<Option<String>> {
+    let path = path.unwrap_or_else(|| COPILOTKIT_PATH.to_owned());
+    if path.is_empty() {
+        return Ok(None);
+    }
+    check_copilotkit_path(&path).context("copilotkit_path")?;
+    Ok(Some(path))
 }
 
 #[cfg(test)]

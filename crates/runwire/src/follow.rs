@@ -33,9 +33,13 @@ pub async fn run(args: RunArgs) -> anyhow::Result<Exit> {
     if let Some(session) = args.session {
         create = create.session_id(session);
     }
+    if let Some(key) = args.idempotency_key {
+        create = create.idempotency_key(key);
+    }
     let run = server.create_run(&create).await?;
     let frames = server.follow(run.run_id()).transport(transport(args.transport)).start();
-    follow_frames(frames, args.server.json, true, None).await
+    // A run that was there has perhaps been answered since.
+    follow_frames(frames, args.server.json, Some(run.head()), None).await
 }
 
 /// Follows a run.
@@ -65,17 +69,18 @@ pub async fn tail(args: TailArgs) -> anyhow::Result<Exit> {
             // With everything read already, what is left to tell is how the run ended.
             let ended = record.status().is_ended().then(|| exit::of_status(record.status())).flatten();
             let frames = server.follow(run).after(after).transport(transport(args.transport)).start();
-            follow_frames(frames, args.server.json, false, ended).await
+            follow_frames(frames, args.server.json, None, ended).await
         }
         ProtocolArg::Agui => follow_events(&server, run, args.after, args.server.json).await,
     }
 }
 
-/// `exit` is for a stream that has nothing left to say.
+/// Stops where the run waits for an answer, in a frame that is not before `waits_from`. `exit` is for a stream that has
+/// nothing left to say.
 pub(crate) async fn follow_frames(
     mut frames: FrameStream,
     json: bool,
-    until_suspended: bool,
+    waits_from: Option<u64>,
     mut exit: Option<Exit>,
 ) -> anyhow::Result<Exit> {
     let stdout = io::stdout();
@@ -83,7 +88,8 @@ pub(crate) async fn follow_frames(
     while let Some(followed) = frames.next().await {
         match followed? {
             Followed::Frame { body, frame, .. } => {
-                exit = exit_of(&frame).or(exit);
+                let here = exit_of(&frame);
+                exit = here.or(exit);
                 if json {
                     let mut out = stdout.lock();
                     out.write_all(&body)?;
@@ -92,7 +98,7 @@ pub(crate) async fn follow_frames(
                 } else {
                     printer.frame(&frame)?;
                 }
-                if until_suspended && exit == Some(Exit::Suspended) {
+                if here == Some(Exit::Suspended) && waits_from.is_some_and(|head| frame.seq >= head) {
                     break;
                 }
             }

@@ -23,7 +23,7 @@ pub async fn run(args: ResumeArgs) -> anyhow::Result<Exit> {
     let resumed = server.resume(&args.run, &answers).await?;
     if args.follow {
         let frames = server.follow(&args.run).after(record.head()).start();
-        return follow_frames(frames, args.server.json, true, None).await;
+        return follow_frames(frames, args.server.json, Some(0), None).await;
     }
     if args.server.json {
         println!("{}", serde_json::to_string(&resumed)?);

@@ -15,6 +15,7 @@ pub async fn run(args: RunsArgs) -> anyhow::Result<Exit> {
     let filter = RunFilter {
         agent_id: args.agent,
         session_id: args.session,
+        parent_run_id: args.parent,
         status: args.status,
         limit: Some(args.limit),
         before: None,

@@ -17,6 +17,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Server> {
     };
     let options = ServerOptions {
         cors_origins: settings.cors_origins,
+        copilotkit_path: settings.copilotkit_path,
         stream_max_age: settings.stream_max_age,
         ..ServerOptions::default()
     };
@@ -26,6 +27,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Server> {
         lanes: settings.lanes,
         retention: settings.retention,
         prices: settings.prices,
+        max_child_depth: settings.max_child_depth,
     };
     let setup = Setup::new(settings.agents)
         .listen(settings.listen)

@@ -1,11 +1,11 @@
 //! `runwire verify-log`: proves that a store is consistent, or says where it is not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::bail;
-use runwire_frame::{Data, Frame, LogValidator, RunStatus};
+use runwire_frame::{Data, Frame, LogValidator, RunStatus, SegmentKind};
 use runwire_store::{Fault, InspectedRun, Inspection, OpenError, StorageFailure};
 use serde_json::json;
 
@@ -106,6 +106,8 @@ struct Said {
     ended_at: Option<i64>,
     /// The size of the whole, by the segment of a result that was cut.
     wholes: HashMap<String, u64>,
+    /// The segments that are model calls, of which what was asked and answered can be kept.
+    model_calls: HashSet<String>,
 }
 
 impl Said {
@@ -119,6 +121,9 @@ impl Said {
             }
             Data::RunStatus(change) => self.status = Some(change.status),
             Data::RunEnd(_) => self.ended_at = Some(frame.ts.unix_millis()),
+            Data::SegmentStart(start) if start.kind == SegmentKind::Model => {
+                self.model_calls.extend(frame.segment_id.as_ref().map(|segment| segment.as_str().to_owned()));
+            }
             Data::ToolResult(result) if result.truncated => {
                 if let Some(segment) = &frame.segment_id {
                     self.wholes.insert(segment.as_str().to_owned(), result.bytes);
@@ -181,8 +186,11 @@ fn verify_run(
                 let what = format!("the payload of {segment} has {} bytes, and its result says {bytes}", payload.bytes);
                 faults.push(fault(None, what));
             }
-            None if run.oldest > 1 => {}
-            None => faults.push(fault(None, format!("the payload of {segment} belongs to no result of the log"))),
+            None if run.oldest > 1 || said.model_calls.contains(&segment) => {}
+            None => faults.push(fault(
+                None,
+                format!("the payload of {segment} belongs to no result and no model call of the log"),
+            )),
         }
     }
     let mut missing: Vec<&String> = said.wholes.keys().collect();

@@ -5,15 +5,15 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use runwire_agui::{Declaration, Peer, TransportCapabilities};
-use runwire_engine::{CreateRun, RunRequest};
+use runwire_agui::{AgentCapabilities, Declaration, Peer, RunAgentInput, TransportCapabilities};
+use runwire_engine::{Agent, CreateRun, CreateRunError, RunRequest};
 use runwire_store::ReadError;
 use serde_json::Value;
 
 use crate::app::App;
 use crate::auth::Principal;
 use crate::binding::{Accepted, Binding};
-use crate::cursor::CursorQuery;
+use crate::cursor::{CursorQuery, EventId};
 use crate::event_stream::{Source, StreamError, respond, respond_whole};
 use crate::openness::{Checked, JsonBody};
 use crate::problem::Problem;
@@ -33,26 +33,76 @@ pub(crate) async fn run(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let accepted = Accepted::of(&headers);
-    let after = query.event_cursor(&headers)?;
+    let (accepted, after) = (Accepted::of(&headers), query.event_cursor(&headers)?);
     let input = posted_input(&body)?;
+    let peer = Declaration::of(input.protocol_version.as_deref()).peer();
+    Ok(begin(&app, &principal, Posted { agent_id, input, after, accepted, peer }).await?.response)
+}
+
+/// A run that a client asks for, and how it is to be told of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Posted {
+    pub agent_id: String,
+    pub input: RunAgentInput,
+    /// The last event that the client has of it.
+    pub after: Option<EventId>,
+    pub accepted: Accepted,
+    pub peer: Peer,
+}
+
+/// A run that goes on, and the stream of its events.
+pub(crate) struct Begun {
+    pub run_id: String,
+    pub response: Response,
+}
+
+/// Why there is no stream.
+pub(crate) enum NotBegun {
+    /// The engine did not take the run.
+    Engine(CreateRunError),
+    Refused(Problem),
+}
+
+impl From<CreateRunError> for NotBegun {
+    fn from(error: CreateRunError) -> NotBegun {
+        NotBegun::Engine(error)
+    }
+}
+
+impl From<Problem> for NotBegun {
+    fn from(problem: Problem) -> NotBegun {
+        NotBegun::Refused(problem)
+    }
+}
+
+impl From<NotBegun> for Problem {
+    fn from(not: NotBegun) -> Problem {
+        match not {
+            NotBegun::Engine(error) => error.into(),
+            NotBegun::Refused(problem) => problem,
+        }
+    }
+}
+
+/// Runs the agent, or finds the run that the same request began before.
+pub(crate) async fn begin(app: &App, principal: &Principal, posted: Posted) -> Result<Begun, NotBegun> {
+    let Posted { agent_id, input, after, accepted, peer } = posted;
     // A cursor is a place in what this exchange has sent. Where nothing was sent there is none, and starting a run whose
     // first events the client would not be shown is worse than refusing (G7).
     if after.is_some() {
         // Somebody else's exchange is as good as none.
         match app.store().run_by_exchange(&input.thread_id, &input.run_id).await {
             Err(ReadError::Removed(tombstone)) if !principal.may_see_removed(&tombstone) => {
-                return Err(Problem::past_head(0));
+                return Err(Problem::past_head(0).into());
             }
             sent => {
-                if !sent?.is_some_and(|(record, _)| principal.may_see(&record)) {
-                    return Err(Problem::past_head(0));
+                if !sent.map_err(Problem::from)?.is_some_and(|(record, _)| principal.may_see(&record)) {
+                    return Err(Problem::past_head(0).into());
                 }
             }
         }
     }
     let declaration = Declaration::of(input.protocol_version.as_deref());
-    let peer = declaration.peer();
     let binding = accepted.binding(peer, after.is_some());
     let create = CreateRun {
         agent_id,
@@ -64,7 +114,7 @@ pub(crate) async fn run(
     };
     let started = app.engine().create_run(create).await?;
     if after.is_some_and(|after| after.seq > started.record.head) {
-        return Err(Problem::past_head(started.record.head));
+        return Err(Problem::past_head(started.record.head).into());
     }
     let run_id = started.record.run_id;
     // A request that re-attaches has the same input, and so the same declaration, which was mentioned then.
@@ -74,7 +124,7 @@ pub(crate) async fn run(
     let tail = app.store().tail(&run_id, 0).await.map_err(|e| Problem::from_tail(e, &run_id))?;
     let scope = Scope::Exchange(started.exchange_id);
     let source = ProjectionSource::new(app.store().clone(), &run_id, tail, peer, binding, scope, after);
-    Ok(answer(&app, binding, source, Some(run_id)))
+    Ok(Begun { response: answer(app, binding, source, Some(run_id.clone())), run_id })
 }
 
 /// The answer to a `POST`, whose reader takes it whole; it names the run that it is about, or is about first.
@@ -111,6 +161,11 @@ pub(crate) async fn capabilities(
     Checked(Path(agent_id)): Checked<Path<String>>,
 ) -> Result<Response, Problem> {
     let agent = app.engine().agents().get(&agent_id).ok_or_else(|| Problem::agent_not_found(&agent_id))?;
+    Ok(Json(capabilities_of(agent)).into_response())
+}
+
+/// What an agent declares about itself, and how this server serves it.
+pub(crate) fn capabilities_of(agent: &Agent) -> AgentCapabilities {
     let mut capabilities = agent.driver.capabilities();
     let identity = capabilities.identity.get_or_insert_default();
     identity.name.get_or_insert_with(|| agent.id.clone());
@@ -124,7 +179,7 @@ pub(crate) async fn capabilities(
         resumable: Some(true),
         ..TransportCapabilities::default()
     });
-    Ok(Json(capabilities).into_response())
+    capabilities
 }
 
 /// `GET /v2/runs/{id}/agui`: the run's events, all exchanges, resumable at any of them.
@@ -155,7 +210,7 @@ pub(crate) async fn follow(
         },
         _ => None,
     };
-    let source = Begun { first, source };
+    let source = Ahead { first, source };
     let mut response = match binding {
         Binding::Sse => respond(&app, source),
         Binding::Protobuf => protobuf_stream::respond(&app, source),
@@ -165,12 +220,12 @@ pub(crate) async fn follow(
 }
 
 /// A source whose first events have been read already.
-struct Begun {
+struct Ahead {
     first: Option<Bytes>,
     source: ProjectionSource,
 }
 
-impl Source for Begun {
+impl Source for Ahead {
     async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
         match self.first.take() {
             Some(first) => Ok(Some(first)),

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::{Principal, Tokens};
+use crate::copilotkit::{COPILOTKIT_PATH, EarlyStops};
 use crate::history_reader::Histories;
 use crate::keep_alive::KeepAlives;
 use crate::problem::Problem;
@@ -41,6 +42,9 @@ pub struct ServerOptions {
     pub max_body_bytes: usize,
     /// Origins whose pages may use this server from a browser. Default: none but its own.
     pub cors_origins: Vec<String>,
+    /// Where CopilotKit's front ends find their runtime, a path such as `/api/copilotkit`; `None` for nowhere. Default
+    /// `/copilotkit`. [`crate::check_copilotkit_path`] says which are possible.
+    pub copilotkit_path: Option<String>,
 }
 
 impl Default for ServerOptions {
@@ -55,6 +59,7 @@ impl Default for ServerOptions {
             request_patience: Duration::from_secs(30),
             max_body_bytes: 16 * 1024 * 1024,
             cors_origins: Vec::new(),
+            copilotkit_path: Some(COPILOTKIT_PATH.to_owned()),
         }
     }
 }
@@ -75,6 +80,8 @@ pub(crate) struct Inner {
     pub closing: CancellationToken,
     /// What is kept of the histories of sessions, so that not every reader pays for reading all of them.
     pub histories: Histories,
+    /// Stops that CopilotKit's client asked for before their runs were there.
+    pub early_stops: EarlyStops,
     /// Whose turn it is to have a run checked: [`CHECKS`] at a time, the others wait in order.
     pub checks: Semaphore,
     /// WebSocket connections, which outlive the request that they came from.
@@ -93,6 +100,7 @@ impl App {
                 options,
                 closing: CancellationToken::new(),
                 histories: Histories::default(),
+                early_stops: EarlyStops::default(),
                 checks: Semaphore::new(CHECKS),
                 connections: TaskTracker::new(),
             }),

@@ -13,7 +13,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use runwire_agui::proto::ProtoEncoder;
-use runwire_agui::{Declaration, Event, PROTOCOL_VERSION, RunFinished, RunFinishedOutcome, RunStarted, SseEncoder};
+use runwire_agui::{Declaration, Event, RunAgentInput, RunFinishedOutcome, SseEncoder};
 use runwire_bridge::{Peer, Projection};
 use runwire_frame::Frame;
 use runwire_store::{Entry, ReadError, Tail, TailError, TailItem};
@@ -40,13 +40,29 @@ pub(crate) async fn connect(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let cursor = query.connect_cursor(&headers)?;
+    let (accepted, cursor) = (Accepted::of(&headers), query.connect_cursor(&headers)?);
     let input = posted_input(&body)?;
+    let peer = Declaration::of(input.protocol_version.as_deref()).peer();
+    begin(&app, principal, Mounting { agent_id, input, cursor, accepted, peer }).await
+}
+
+/// A page that wants to hold a thread, and how it is to be told of it.
+pub(crate) struct Mounting {
+    pub agent_id: String,
+    pub input: RunAgentInput,
+    /// How far it has come in an answer before.
+    pub cursor: Option<ConnectCursor>,
+    pub accepted: Accepted,
+    pub peer: Peer,
+}
+
+/// The thread so far, and then what goes on in it.
+pub(crate) async fn begin(app: &App, principal: Principal, mounting: Mounting) -> Result<Response, Problem> {
+    let Mounting { agent_id, input, cursor, accepted, peer } = mounting;
     if !app.engine().agents().contains_key(&agent_id) {
         return Err(Problem::agent_not_found(&agent_id));
     }
-    let peer = Declaration::of(input.protocol_version.as_deref()).peer();
-    let binding = Accepted::of(&headers).binding(peer, cursor.is_some());
+    let binding = accepted.binding(peer, cursor.is_some());
     let reader = Reader { app: app.clone(), principal, session_id: input.thread_id, agent_id, run_id: input.run_id };
 
     let places = cursor.as_ref().map(ConnectCursor::places);
@@ -59,7 +75,7 @@ pub(crate) async fn connect(
     }
     let source = ConnectSource::new(reader, peer, binding, known, cursor);
     let first = source.plan.front().map(|place| place.run_id.clone());
-    Ok(agui::answer(&app, binding, source, first))
+    Ok(agui::answer(app, binding, source, first))
 }
 
 /// A cursor is a place in what this thread has sent (G7). Somebody else's thread has sent nothing.
@@ -234,21 +250,11 @@ impl ConnectSource {
 
     /// A run that holds nothing but what is known already: the thread, or only what waits for an answer.
     fn restate(&mut self, history: &History, whole: bool, has: u32) -> Result<(), StreamError> {
-        let mut started = RunStarted::new(&*self.reader.session_id, &*self.reader.run_id);
-        started.protocol_version = Some(PROTOCOL_VERSION.to_owned());
-        let mut finished = RunFinished::new(&*self.reader.session_id, &*self.reader.run_id);
-        if self.plan.is_empty()
-            && let Some(waiting) = history.answerable(&self.reader.agent_id)
-        {
-            let interrupts = waiting.interrupts.clone();
-            finished.outcome = Some(RunFinishedOutcome::Interrupt { interrupts });
-        }
-        let events = [
-            Some(started.into()),
-            history.messages_event(self.peer).filter(|_| whole),
-            history.state_event().filter(|_| whole),
-            Some(finished.into()),
-        ];
+        // What waits is said behind the last exchange, and here only if none follows.
+        let waits = self.plan.is_empty().then_some(&*self.reader.agent_id);
+        let Reader { session_id, run_id, .. } = &self.reader;
+        let [started, messages, state, finished] = history.as_a_run(session_id, run_id, waits, self.peer);
+        let events = [started, messages.filter(|_| whole), state.filter(|_| whole), finished];
         for (n, event) in (0u32..).zip(events) {
             if let Some(event) = event
                 && n >= has
@@ -268,7 +274,7 @@ impl ConnectSource {
                 (Event::RunStarted(mut started), None) if frame.seq >= exchange.place.seq => {
                     // It is wanted once, and what others share is not held for as long as the exchange takes.
                     let mut history = Arc::unwrap_or_clone(std::mem::take(&mut exchange.history));
-                    exchange.around = Some(history.begin(&started));
+                    exchange.around = Some(history.begin(&started, exchange.projection.asked()));
                     if exchange.after < Some((id, 2)) {
                         restated = vec![(1, history.messages_event(self.peer)), (2, history.state_event())];
                     }

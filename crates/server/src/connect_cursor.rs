@@ -36,7 +36,8 @@ pub(crate) enum At {
 const RESTATED_MAX: u32 = 3;
 
 impl ConnectCursor {
-    fn parse(text: &str) -> Option<ConnectCursor> {
+    /// `None` for what is none.
+    pub(crate) fn parse(text: &str) -> Option<ConnectCursor> {
         let mut parts = text.split('~');
         let at = At::parse(parts.next()?)?;
         let later = parts.map(|part| {

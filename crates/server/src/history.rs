@@ -6,7 +6,10 @@
 
 use std::collections::HashSet;
 
-use runwire_agui::{Downgrade, Event, Interrupt, Message, MessagesSnapshot, Peer, Reducer, RunStarted, StateSnapshot};
+use runwire_agui::{
+    Downgrade, Event, Interrupt, Message, MessagesSnapshot, PROTOCOL_VERSION, Peer, Reducer, RunAgentInput,
+    RunFinished, RunFinishedOutcome, RunStarted, StateSnapshot,
+};
 use runwire_frame::{Data, Frame};
 use serde_json::{Map, Value};
 
@@ -38,7 +41,15 @@ pub(crate) struct Surroundings {
 impl History {
     /// Takes the beginning of an exchange: a message of its input counts once, by its id, and a state that says something
     /// is the state from here on. An empty one says nothing, because a client that knows of none sends it too.
-    pub(crate) fn begin(&mut self, started: &RunStarted) -> Surroundings {
+    ///
+    /// `asked` is the input, where the agent's echo says something else: what the agent added in its echo counts too.
+    pub(crate) fn begin(&mut self, started: &RunStarted, asked: Option<RunAgentInput>) -> Surroundings {
+        if let Some(asked) = asked {
+            let asked = RunStarted { input: Some(Box::new(asked)), ..started.clone() };
+            let surroundings = self.begin(&asked, None);
+            self.apply(started.clone().into());
+            return surroundings;
+        }
         let input = started.input.as_deref();
         let given: HashSet<&str> = input.iter().flat_map(|i| &i.messages).map(Message::id).collect();
         let others = self.reducer.messages().filter(|message| !given.contains(message.id())).cloned().collect();
@@ -100,6 +111,25 @@ impl History {
     pub(crate) fn messages_event(&self, peer: Peer) -> Option<Event> {
         let messages = self.messages();
         (!messages.is_empty()).then(|| for_peer(MessagesSnapshot::new(messages).into(), peer))
+    }
+
+    /// A run that says nothing but what is known: the events of its beginning, of the messages and of the state, each where
+    /// there is something to say, and of its end. What waits for an answer to the agent `waits` is its outcome.
+    pub(crate) fn as_a_run(
+        &self,
+        session_id: &str,
+        run_id: &str,
+        waits: Option<&str>,
+        peer: Peer,
+    ) -> [Option<Event>; 4] {
+        let mut started = RunStarted::new(session_id, run_id);
+        started.protocol_version = Some(PROTOCOL_VERSION.to_owned());
+        let mut finished = RunFinished::new(session_id, run_id);
+        if let Some(waiting) = waits.and_then(|agent_id| self.answerable(agent_id)) {
+            let interrupts = waiting.interrupts.clone();
+            finished.outcome = Some(RunFinishedOutcome::Interrupt { interrupts });
+        }
+        [Some(started.into()), self.messages_event(peer), self.state_event(), Some(finished.into())]
     }
 
     /// The state as one event; none for the empty object, which is what a client has by itself.
@@ -203,17 +233,26 @@ mod tests {
     #[test]
     fn a_message_of_several_inputs_counts_once() {
         let mut history = History::default();
-        history.begin(&started(json!({}), &["a"]));
-        history.begin(&started(json!({}), &["a", "b"]));
-        history.begin(&started(json!({}), &["c"]));
+        history.begin(&started(json!({}), &["a"]), None);
+        history.begin(&started(json!({}), &["a", "b"]), None);
+        history.begin(&started(json!({}), &["c"]), None);
         assert_eq!(ids(&history), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn what_was_asked_counts_also_where_the_agent_echoes_something_else() {
+        let asked = started(json!({ "n": 1 }), &["a", "b"]).input.map(|input| *input);
+        let mut history = History::default();
+        history.begin(&started(json!({}), &["b", "added"]), asked);
+        assert_eq!(ids(&history), ["a", "b", "added"]);
+        assert_eq!(history.state(), &json!({ "n": 1 }));
     }
 
     #[test]
     fn a_restatement_takes_away_what_the_run_was_given_and_nothing_else() {
         let mut history = History::default();
-        history.begin(&started(json!({}), &["earlier", "kept", "dropped"]));
-        let around = history.begin(&started(json!({}), &["kept", "dropped", "asked"]));
+        history.begin(&started(json!({}), &["earlier", "kept", "dropped"]), None);
+        let around = history.begin(&started(json!({}), &["kept", "dropped", "asked"]), None);
         history.apply(around.complete(&notice(), snapshot(&["kept", "asked", "new"])));
         assert_eq!(ids(&history), ["earlier", "kept", "asked", "new"]);
     }
@@ -221,8 +260,8 @@ mod tests {
     #[test]
     fn an_input_without_state_leaves_the_state_and_another_attempt_restates_it() {
         let mut history = History::default();
-        history.begin(&started(json!({ "n": 1 }), &["a"]));
-        let around = history.begin(&started(json!({}), &["b"]));
+        history.begin(&started(json!({ "n": 1 }), &["a"]), None);
+        let around = history.begin(&started(json!({}), &["b"]), None);
         assert_eq!(history.state(), &json!({ "n": 1 }));
         let attempt = RunStart {
             agent_id: "a".into(),
@@ -235,7 +274,7 @@ mod tests {
         };
         let restated = around.complete(&frame(Data::RunStart(attempt)), StateSnapshot::new(json!({})).into());
         assert_eq!(restated, StateSnapshot::new(json!({ "n": 1 })).into());
-        history.begin(&started(json!([0]), &[]));
+        history.begin(&started(json!([0]), &[]), None);
         assert_eq!(history.state(), &json!([0]));
     }
 

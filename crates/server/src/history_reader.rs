@@ -228,7 +228,7 @@ impl Reading<'_> {
             if let Some(before) = &mut self.before {
                 *before = (history.clone(), frame.seq);
             }
-            self.around = Some(history.begin(started));
+            self.around = Some(history.begin(started, self.projection.asked()));
             return;
         }
         let ended = matches!(event, Event::RunFinished(_) | Event::RunError(_));

@@ -183,6 +183,11 @@ impl From<CreateRunError> for Problem {
                 Problem::new(StatusCode::CONFLICT, "Session busy", detail).with("run_id", run_id)
             }
             CreateRunError::OtherInput { .. } => Problem::new(StatusCode::CONFLICT, "Other input", detail),
+            CreateRunError::KeyTaken { key, run_id } => {
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "Idempotency key used", detail)
+                    .with("idempotency_key", key)
+                    .with("run_id", run_id)
+            }
             CreateRunError::SessionNotYours { .. } => Problem::new(StatusCode::FORBIDDEN, "Not yours", detail),
             CreateRunError::AlreadyResolved { run_id, .. } => {
                 Problem::new(StatusCode::CONFLICT, "Already resolved", detail).with("run_id", run_id)

@@ -9,14 +9,15 @@ use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use runwire_engine::Agent;
 use serde_json::json;
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::app::App;
 use crate::auth::bearer;
 use crate::openness::{own_pages_only, this_machine_only};
 use crate::problem::Problem;
 use crate::{
-    agui, check, connect, executor, frame_stream, prune, resume, runs, session_stream, sessions, viewer, websocket,
+    agui, check, connect, copilotkit, executor, frame_stream, prune, resume, runs, session_stream, sessions, viewer,
+    websocket,
 };
 
 /// All routes of the server.
@@ -24,6 +25,7 @@ pub fn router(app: App) -> Router {
     let options = app.options();
     let limit = DefaultBodyLimit::max(options.max_body_bytes);
     let cors = cors(&options.cors_origins);
+    let copilotkit = options.copilotkit_path.as_deref().map(|base| copilotkit::routes(&app, base)).unwrap_or_default();
     Router::new()
         .route("/", get(index))
         .route("/healthz", get(healthz))
@@ -47,6 +49,7 @@ pub fn router(app: App) -> Router {
         .route("/v2/sessions/{id}", get(sessions::get))
         .route("/v2/sessions/{id}/stream", get(session_stream::stream))
         .merge(viewer::routes())
+        .merge(copilotkit)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(limit)
@@ -57,20 +60,19 @@ pub fn router(app: App) -> Router {
 }
 
 fn cors(origins: &[String]) -> CorsLayer {
-    let origin = if origins.iter().any(|o| o == "*") {
+    let any = origins.iter().any(|o| o == "*");
+    let origin = if any {
         AllowOrigin::any()
     } else {
         AllowOrigin::list(origins.iter().filter_map(|o| HeaderValue::try_from(o).ok()))
     };
     CorsLayer::new()
+        // Nothing here goes by a cookie, but what stands in front may. Every origin there is cannot be allowed to send one.
+        .allow_credentials(!any && !origins.is_empty())
         .allow_origin(origin)
-        .allow_methods([Method::GET, Method::POST])
-        .allow_headers([
-            header::ACCEPT,
-            header::AUTHORIZATION,
-            header::CONTENT_TYPE,
-            HeaderName::from_static("last-event-id"),
-        ])
+        .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE])
+        // Pages send headers of their own, for whatever stands in front of this server; what decides is the origin.
+        .allow_headers(AllowHeaders::mirror_request())
         .expose_headers([header::LOCATION, HeaderName::from_static("runwire-run-id")])
         .max_age(Duration::from_secs(600))
 }
@@ -117,6 +119,7 @@ fn about(app: &App, headers: &HeaderMap) -> Response {
             "session": "GET /v2/sessions/{id}",
             "session_stream": "GET /v2/sessions/{id}/stream",
             "health": "GET /healthz",
+            "copilotkit": app.options().copilotkit_path,
         },
     }))
     .into_response()

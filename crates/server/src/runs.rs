@@ -1,18 +1,21 @@
 //! The run API: create, list, look at, stop.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use runwire_agui::RunAgentInput;
 use runwire_engine::{CreateRun, RunRequest};
 use runwire_frame::{MAX_VALUE_DEPTH, RunStatus, json_depth};
-use runwire_store::{MIN_SEARCHED, RunCursor, RunFilter, RunRecord};
+use runwire_store::{MIN_SEARCHED, Payload, RunCursor, RunFilter, RunRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::auth::Principal;
+use crate::idempotency_key::idempotency_key;
 use crate::openness::{Checked, JsonBody};
 use crate::problem::Problem;
 use crate::resume;
@@ -33,8 +36,10 @@ struct NewRun {
 pub(crate) async fn create(
     State(app): State<App>,
     principal: Principal,
+    headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
+    let key = idempotency_key(&headers)?;
     check_depth(&body)?;
     let new: NewRun =
         serde_json::from_slice(&body).map_err(|e| Problem::bad_request(format!("the body is no new run: {e}")))?;
@@ -59,7 +64,10 @@ pub(crate) async fn create(
         principal: principal.owner(),
         trigger_kind: "api",
     };
-    let started = app.engine().create_run(create).await?;
+    let started = match key {
+        Some(key) => app.engine().create_run_once(create, key).await?,
+        None => app.engine().create_run(create).await?,
+    };
     let status = if started.existing { StatusCode::OK } else { StatusCode::CREATED };
     let location = format!("/v2/runs/{}", started.record.run_id);
     let mut response = (status, Json(started.record)).into_response();
@@ -125,6 +133,8 @@ pub(crate) fn check_depth(body: &[u8]) -> Result<(), Problem> {
 pub(crate) struct ListQuery {
     agent_id: Option<String>,
     session_id: Option<String>,
+    /// Runs that this one started, or whose input names it as its parent.
+    parent_run_id: Option<String>,
     /// How a run's id begins.
     run_id: Option<String>,
     /// What a run's prompt has in it.
@@ -159,6 +169,7 @@ pub(crate) async fn list(
     let filter = RunFilter {
         agent_id: query.agent_id,
         session_id: query.session_id,
+        parent_run_id: query.parent_run_id,
         run_id: query.run_id,
         prompt: query.prompt,
         status,
@@ -213,25 +224,49 @@ pub(crate) async fn cancel(
     Ok((status, Json(record)).into_response())
 }
 
-/// `GET /v2/runs/{id}/segments/{segment}/payload`: the whole value behind a preview.
+/// `GET /v2/runs/{id}/segments/{segment}/payload`: the whole value behind a preview, or what was kept of a model call.
 pub(crate) async fn payload(
     State(app): State<App>,
     principal: Principal,
     Checked(Path((run_id, segment_id))): Checked<Path<(String, String)>>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     app.visible_run(&principal, &run_id).await?;
     let payload = app.store().payload(&run_id, &segment_id).await?.ok_or_else(|| {
         Problem::new(
             StatusCode::NOT_FOUND,
             "No payload",
-            format!("segment `{segment_id}` has no payload; a preview that is not truncated is the whole value"),
+            format!(
+                "segment `{segment_id}` has no payload: a preview that is not truncated is the whole value, and of a model \
+                 call something is kept only where its agent says so"
+            ),
         )
     })?;
+    // A browser may keep it, and asks each time whether it still may: the run can be removed.
+    let tag = entity_tag(&payload);
+    let kept = [(header::ETAG, tag.clone()), (header::CACHE_CONTROL, "private, no-cache".to_owned())];
+    if names(&headers, &tag) {
+        return Ok((StatusCode::NOT_MODIFIED, kept).into_response());
+    }
     let headers = [
         (header::CONTENT_TYPE, payload.content_type),
         // What a tool returned is data, whatever a browser would like to make of it.
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
         (header::CONTENT_SECURITY_POLICY, "sandbox".to_owned()),
     ];
-    Ok((headers, payload.bytes).into_response())
+    Ok((kept, headers, payload.bytes).into_response())
+}
+
+/// Tells one value of a payload from another. What is kept of a model call changes when its answer comes.
+fn entity_tag(payload: &Payload) -> String {
+    let mut hasher = DefaultHasher::new();
+    payload.bytes.hash(&mut hasher);
+    format!("\"{:x}-{:016x}\"", payload.bytes.len(), hasher.finish())
+}
+
+/// Whether `If-None-Match` names the tag (RFC 9110, section 13.1.2).
+fn names(headers: &HeaderMap, tag: &str) -> bool {
+    let given = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut tags = given.flat_map(|value| value.split(',')).map(str::trim);
+    tags.any(|given| given == "*" || given.strip_prefix("W/").unwrap_or(given) == tag)
 }

@@ -5,7 +5,7 @@ import { announce } from "./announce.js";
 import { runApi, runPage, text as textAt } from "./api.js";
 import { RUN, isLive } from "./conversation.js";
 import { fill, h, icon, setAttribute, setText } from "./dom.js";
-import { bytes, cost, count, dateTime, duration, tokens } from "./format.js";
+import { bytes, cost, count, duration, tokens } from "./format.js";
 import { problemBox } from "./problem.js";
 import { Flow, oneLine, said, say } from "./said.js";
 
@@ -24,43 +24,131 @@ const STATUS_WORDS = {
   cancelled: "stopped",
 };
 
-export class ConversationView {
-  #agentId;
-  #signal;
-  #runs = new Map();
-  element = h("div", { class: "conversation", role: "log", "aria-live": "off", "aria-label": "Conversation" });
+/** So many of the newest runs, and of the newest items of each run, are on the page; more when a person asks for them. */
+const KEPT = { runs: 40, items: 150 };
 
-  /** @param {{agentId: string, signal: AbortSignal}} what `agentId` is whom the person talks to: of other agents it is said who they are */
-  constructor({ agentId, signal }) {
-    this.#agentId = agentId;
-    this.#signal = signal;
+/**
+ * The newest of a list that grows, each with a view of its own, and a button for those before them. What is on the page stays
+ * bounded as long as nobody reads further up.
+ */
+class Newest {
+  #kept;
+  #make;
+  #list = h("div", { class: "chat-newest" });
+  #views = [];
+  /** The place of the first that has a view. */
+  #from = 0;
+  #earlier;
+  element;
+
+  /** @param {{kept: number, name: string, make: (one: object, place: number) => {element: Element}}} how */
+  constructor({ kept, name, make }) {
+    this.#kept = kept;
+    this.#make = make;
+    this.name = name;
+    this.#earlier = h("button", { type: "button", class: "quiet chat-earlier", hidden: true });
+    this.#earlier.addEventListener("click", () => this.#showEarlier());
+    this.element = h("div", { class: "chat-newest-box" }, this.#earlier, this.#list);
   }
 
-  /** Shows what was touched, as `Conversation.takeTouched()` tells it. */
-  show(touched) {
-    for (const [run, places] of touched) {
-      let view = this.#runs.get(run);
-      if (view === undefined) {
-        view = new RunView(run, { agentId: this.#agentId, signal: this.#signal });
-        this.#runs.set(run, view);
-        this.element.append(view.element);
-      }
-      view.show(places);
+  #all = [];
+
+  /** Makes views for what is new. Where the reader is at the end, those far from it go. */
+  grow(all, isAtEnd) {
+    this.#all = all;
+    // Of many at once, those that would go again are not made.
+    const due = all.length - this.#from - this.#views.length;
+    if (isAtEnd && due > 2 * this.#kept) {
+      this.#views = [];
+      fill(this.#list);
+      this.#from = all.length - this.#kept;
+    }
+    while (this.#from + this.#views.length < all.length) {
+      const place = this.#from + this.#views.length;
+      const view = this.#make(all[place], place);
+      this.#views.push(view);
+      this.#list.append(view.element);
+    }
+    if (isAtEnd && this.#views.length > 2 * this.#kept) {
+      const gone = this.#views.splice(0, this.#views.length - this.#kept);
+      for (const { element } of gone) element.remove();
+      this.#from += gone.length;
+    }
+    this.#tell();
+  }
+
+  /** The view of a place, if there is one. */
+  at(place) {
+    return this.#views[place - this.#from];
+  }
+
+  get views() {
+    return this.#views;
+  }
+
+  #tell() {
+    this.#earlier.hidden = this.#from === 0;
+    setText(this.#earlier, `${count(this.#from)} earlier ${this.name}: show ${count(Math.min(this.#kept, this.#from))} more`);
+  }
+
+  #showEarlier() {
+    const from = Math.max(0, this.#from - this.#kept);
+    const earlier = this.#all.slice(from, this.#from).map((one, i) => this.#make(one, from + i));
+    const first = this.#list.firstElementChild;
+    const top = first?.getBoundingClientRect().top;
+    this.#list.prepend(...earlier.map(({ element }) => element));
+    this.#views.unshift(...earlier);
+    this.#from = from;
+    this.#tell();
+    // What was there stays where it is. A browser sees to that by itself, but not at the very top.
+    const scroller = this.element.closest(".chat-scroller");
+    if (first && scroller) scroller.scrollTop += first.getBoundingClientRect().top - top;
+    if (this.#earlier.hidden) {
+      // The button that had the focus is gone.
+      this.#list.tabIndex = -1;
+      this.#list.focus({ preventScroll: true });
     }
   }
+}
 
-  clear() {
-    this.#runs.clear();
-    fill(this.element);
+export class ConversationView {
+  #runs;
+  #places = new Map();
+  element;
+
+  /**
+   * @param {object} what
+   * @param {string} what.agentId whom the person talks to: of other agents it is said who they are
+   * @param {AbortSignal} what.signal
+   */
+  constructor({ agentId, signal }) {
+    const make = (run) => {
+      const view = new RunView(run, { agentId, signal });
+      view.show(new Set([RUN]), true);
+      return view;
+    };
+    this.#runs = new Newest({ kept: KEPT.runs, name: "runs", make });
+    this.element = h("div", { class: "conversation", role: "log", "aria-live": "off", "aria-label": "Conversation" }, this.#runs.element);
+  }
+
+  /**
+   * Shows what was touched, as `Conversation.takeTouched()` tells it.
+   *
+   * @param {object[]} runs of the conversation
+   * @param {Map<object, Set<number>>} touched
+   * @param {boolean} isAtEnd whether the reader is at the end of what is shown
+   */
+  show(runs, touched, isAtEnd) {
+    for (let place = this.#places.size; place < runs.length; place += 1) this.#places.set(runs[place], place);
+    this.#runs.grow(runs, isAtEnd);
+    for (const [run, places] of touched) this.#runs.at(this.#places.get(run))?.show(places, isAtEnd);
   }
 }
 
 class RunView {
   #run;
   #agentId;
-  #signal;
-  #items = [];
-  #list = h("div", { class: "chat-items" });
+  #items;
   #status = h("span", { class: "status" });
   #facts = h("span", { class: "dim" });
   #wasLive = false;
@@ -68,11 +156,16 @@ class RunView {
   constructor(run, { agentId, signal }) {
     this.#run = run;
     this.#agentId = agentId;
-    this.#signal = signal;
+    const make = (item, place) => {
+      const view = viewOf(item, { run, place, signal });
+      view.show(item);
+      return view;
+    };
+    this.#items = new Newest({ kept: KEPT.items, name: "items", make });
     this.element = h(
       "section",
       { class: "chat-run", "aria-label": `Run of ${oneLine(run.agent_id, 60)}` },
-      this.#list,
+      this.#items.element,
       h(
         "p",
         { class: "chat-run-foot" },
@@ -83,15 +176,10 @@ class RunView {
     );
   }
 
-  show(places) {
+  show(places, isAtEnd) {
     const { items } = this.#run;
-    for (let place = this.#items.length; place < items.length; place += 1) {
-      const view = viewOf(items[place], { run: this.#run, place, signal: this.#signal });
-      this.#items.push(view);
-      this.#list.append(view.element);
-      view.show(items[place]);
-    }
-    for (const place of places) if (place !== RUN) this.#items[place].show(items[place]);
+    this.#items.grow(items, isAtEnd);
+    for (const place of places) if (place !== RUN) this.#items.at(place)?.show(items[place]);
     if (places.has(RUN)) this.#showRun();
   }
 
@@ -101,6 +189,7 @@ class RunView {
     setText(this.#status, isOther ? `${oneLine(agent_id, 60)} ${STATUS_WORDS[status]}` : STATUS_WORDS[status]);
     this.#status.dataset.status = status;
     setAttribute(this.element, "data-status", status);
+    setAttribute(this.element, "data-asks", question !== null && true);
     const facts = [];
     if (attempt > 1) facts.push(`attempt ${attempt}`);
     if (end !== null) {
@@ -113,12 +202,10 @@ class RunView {
     setText(this.#facts, facts.map((fact) => ` · ${fact}`).join(""));
     // A question that nobody answered is not one any more when its run has ended.
     if (!isLive(this.#run)) {
-      for (const item of this.#items) item.over?.();
+      for (const view of this.#items.views) view.over?.();
       if (this.#wasLive && status !== "completed") announce(`The run ${STATUS_WORDS[status]}.`);
     }
     this.#wasLive = isLive(this.#run);
-    if (question !== null) setAttribute(this.element, "data-asks", true);
-    else setAttribute(this.element, "data-asks", undefined);
   }
 }
 

@@ -2,7 +2,7 @@
 // tab, the last; where it does not fit, the session is read from its beginning, and nothing is lost but time.
 
 import { Conversation } from "./conversation.js";
-import { token } from "./token.js";
+import { token, tokenChanges } from "./token.js";
 
 const KEY = "runwire.conversation";
 
@@ -36,3 +36,6 @@ export function forget() {
     // Then nothing was kept.
   }
 }
+
+// Whoever makes the viewer forget a token does not want to leave behind what it let be read.
+tokenChanges.addEventListener("change", forget);

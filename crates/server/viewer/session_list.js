@@ -47,8 +47,8 @@ export class SessionList {
     const sessions = new Map();
     for (const run of runs) {
       const known = sessions.get(run.session_id);
-      if (known === undefined) sessions.set(run.session_id, { newest: run, runs: 1 });
-      else known.runs += 1;
+      if (known === undefined) sessions.set(run.session_id, { newest: run, first: run, runs: 1 });
+      else Object.assign(known, { first: run, runs: known.runs + 1 });
     }
     const rows = [...sessions.values()].map((session) => this.#row(session));
     setText(this.#message, rows.length === 0 ? "There is none yet." : "");
@@ -60,22 +60,25 @@ export class SessionList {
     focused?.focus({ preventScroll: true });
   }
 
-  #row({ newest, runs }) {
+  #row({ newest, first, runs }) {
     let row = this.#rows.get(newest.session_id);
     if (row === undefined) {
       const parts = {
         status: h("span", { class: "status", title: "" }),
         agent: h("span", { class: "session-agent" }),
         facts: h("span", { class: "dim session-facts" }),
+        about: h("span", { class: "dim session-about", dir: "auto" }),
       };
-      const id = h("span", { class: "mono dim session-id", dir: "auto" }, oneLine(newest.session_id, 60));
-      const link = h("a", {}, h("span", { class: "session-line" }, parts.status, parts.agent, parts.facts), id);
+      const link = h("a", {}, h("span", { class: "session-line" }, parts.status, parts.agent, parts.facts), parts.about);
       row = { ...parts, link, element: h("li", {}, link) };
       this.#rows.set(newest.session_id, row);
     }
     setAttribute(row.link, "href", chatPage(newest.agent_id, newest.session_id));
     setAttribute(row.link, "aria-current", newest.session_id === this.#current && "page");
     setText(row.agent, oneLine(newest.agent_id, 60));
+    // A conversation is known by what it began with, as far as that is still in the list.
+    setText(row.about, oneLine(first.prompt ?? newest.session_id, 80));
+    setAttribute(row.about, "title", oneLine(newest.session_id, 80));
     row.status.dataset.status = newest.status;
     setAttribute(row.status, "title", newest.status);
     setText(row.facts, `${runs === 1 ? "1 run" : `${runs} runs`} · ${age(newest.created_at)}`);

@@ -65,8 +65,9 @@ pub struct RunUpdate {
     pub cost: Option<Value>,
     /// Why the run failed.
     pub failure: Option<Value>,
-    /// When the run has to be looked at although nobody asks for it, in milliseconds since the Unix epoch:
-    /// [`Store::due`](crate::Store::due) finds it then. `Some(None)` takes that back.
+    /// When the run has to be looked at although nobody asks for it, in milliseconds since the Unix epoch: of a suspended
+    /// one, which [`Store::due`](crate::Store::due) finds then, its deadline; of one that is tried again, its next attempt.
+    /// `Some(None)` takes that back.
     pub wakes_at: Option<Option<i64>>,
 }
 

@@ -201,9 +201,15 @@ pub enum CreateError {
         /// The session that was asked for.
         session_id: String,
     },
-    /// The exchange names a run that retention removed (G7). It is not run again.
+    /// The exchange, or the request's key, names a run that retention removed (G7). It is not run again.
     #[error("{0}")]
     Removed(Box<Tombstone>),
+    /// The request's key was used before, for something else.
+    #[error("the key of this request was used before, for something else: the run {run_id}")]
+    KeyTaken {
+        /// The run that the key names.
+        run_id: String,
+    },
     /// The store failed or is closed.
     #[error(transparent)]
     Storage(#[from] StorageFailure),
@@ -215,12 +221,49 @@ pub enum AddExchangeError {
     /// There is no such run.
     #[error("there is no such run in this store")]
     UnknownRun,
-    /// The exchange names a run that retention removed (G7).
+    /// The exchange, or the request's key, names a run that retention removed (G7).
+    #[error("{0}")]
+    Removed(Box<Tombstone>),
+    /// The request's key was used before, for something else.
+    #[error("the key of this request was used before, for something else: the run {run_id}")]
+    KeyTaken {
+        /// The run that the key names.
+        run_id: String,
+    },
+    /// The store failed or is closed.
+    #[error(transparent)]
+    Storage(#[from] StorageFailure),
+}
+
+/// Why a key could not be given to an exchange that was there before.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// There is no such run.
+    #[error("there is no such run in this store")]
+    UnknownRun,
+    /// The key was used before, for something else.
+    #[error("the key of this request was used before, for something else: the run {run_id}")]
+    Taken {
+        /// The run that the key names.
+        run_id: String,
+    },
+    /// The key names a run that retention removed (G7).
     #[error("{0}")]
     Removed(Box<Tombstone>),
     /// The store failed or is closed.
     #[error(transparent)]
     Storage(#[from] StorageFailure),
+}
+
+impl From<KeyError> for AddExchangeError {
+    fn from(error: KeyError) -> AddExchangeError {
+        match error {
+            KeyError::UnknownRun => AddExchangeError::UnknownRun,
+            KeyError::Taken { run_id } => AddExchangeError::KeyTaken { run_id },
+            KeyError::Removed(tombstone) => AddExchangeError::Removed(tombstone),
+            KeyError::Storage(failure) => AddExchangeError::Storage(failure),
+        }
+    }
 }
 
 /// Why a run could not be taken over.
@@ -307,8 +350,8 @@ pub enum ReadError {
         /// The first frame that is missing.
         seq: u64,
     },
-    /// The exchange names a run that retention removed (G7). Only from
-    /// [`Store::run_by_exchange`](crate::Store::run_by_exchange).
+    /// The exchange, or the key, names a run that retention removed (G7). Only from
+    /// [`Store::run_by_exchange`](crate::Store::run_by_exchange) and [`Store::run_by_key`](crate::Store::run_by_key).
     #[error("{0}")]
     Removed(Box<Tombstone>),
     /// The store failed or is closed.

@@ -75,6 +75,9 @@ const REFERENCES: &[&str] = &[
     "SELECT NULL, 'a prompt belongs to no run' FROM prompts WHERE rowid NOT IN (SELECT id FROM runs)",
     "SELECT NULL, 'the exchange ' || exchange_id || ' of session ' || session_id || ' names a run that is not there'
      FROM exchanges WHERE run NOT IN (SELECT id FROM runs)",
+    "SELECT NULL, 'the key ' || key || ' of ' || iif(principal = '', 'nobody', principal) || ' names an exchange that is not there'
+     FROM idempotency_keys WHERE NOT EXISTS (SELECT 1 FROM exchanges WHERE exchanges.run = idempotency_keys.run
+     AND exchanges.exchange_id = idempotency_keys.exchange_id)",
     "SELECT run_id, 'no exchange names it' FROM runs WHERE id NOT IN (SELECT run FROM exchanges)",
     "SELECT run_id, 'its session ' || session_id || ' is not there' FROM runs
      WHERE session_id NOT IN (SELECT session_id FROM sessions)",

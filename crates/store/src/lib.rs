@@ -26,6 +26,7 @@ mod entry;
 mod error;
 mod frames;
 mod inspection;
+mod keys;
 mod live;
 mod lock;
 mod page_cache;
@@ -48,16 +49,17 @@ mod writer;
 pub use appender::{Append, Appender, NewFrame, NewPayload, RunUpdate};
 pub use entry::Entry;
 pub use error::{
-    AddExchangeError, AppendError, CreateError, OpenError, OwnershipError, ReadError, RemoveError, StorageFailure,
-    TailError, TrimError,
+    AddExchangeError, AppendError, CreateError, KeyError, OpenError, OwnershipError, ReadError, RemoveError,
+    StorageFailure, TailError, TrimError,
 };
 pub use inspection::{Fault, InspectedPayload, InspectedRun, Inspection};
 pub use progress::Progress;
 pub use prompts::MIN_SEARCHED;
 pub use record::{
-    Added, Created, ExchangeRecord, NewRun, Payload, RunCursor, RunFilter, RunRecord, SessionRecord, Tombstone,
+    Added, Created, ExchangeRecord, KeyedRun, NewRun, Payload, RequestKey, RunCursor, RunFilter, RunRecord,
+    SessionRecord, Tombstone,
 };
 pub use retention::{EndedRun, Found, Keep, Removable, Retention};
-pub use sessions::SessionWatch;
+pub use sessions::{SessionFilter, SessionSummary, SessionWatch};
 pub use store::{Store, StoreOptions, Sync};
 pub use tail::{Tail, TailEvents, TailItem};

@@ -41,6 +41,30 @@ pub struct NewRun {
     pub input: Value,
 }
 
+/// A key that whoever asks has chosen for one request, so that the request can be repeated and its work is done once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestKey {
+    /// Who asks; `None` on a server without tokens. A key is unique among those of its principal. Not an empty text.
+    pub principal: Option<String>,
+    /// The key.
+    pub key: String,
+    /// A digest of what is asked, by which a repeated request is told from a different one.
+    pub request_digest: String,
+    /// Milliseconds since the Unix epoch.
+    pub created_at: i64,
+}
+
+/// What a [`RequestKey`] names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyedRun {
+    /// The run, as it stands now.
+    pub record: RunRecord,
+    /// The exchange that the request was.
+    pub exchange_id: String,
+    /// The digest that the key was first used with.
+    pub request_digest: String,
+}
+
 /// A run as it stands. Serializes as the run API shows it. What it was asked is apart:
 /// [`Store::input`](crate::Store::input).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -96,11 +120,12 @@ impl RunRecord {
 pub enum Created {
     /// The run is there now, and was not before.
     New(RunRecord),
-    /// The exchange already names a run; nothing was written.
+    /// The exchange, or the key of the request, already names a run; nothing was written.
     Existing {
         /// The run that it names.
         record: RunRecord,
-        /// Whether the digest is the one that the exchange was first sent with.
+        /// Whether the digest is the one that the exchange, or the key, was first sent with. Of a key it is; otherwise
+        /// that is an error.
         same_input: bool,
     },
 }
@@ -183,6 +208,8 @@ pub struct RunFilter {
     pub agent_id: Option<String>,
     /// Runs of this session.
     pub session_id: Option<String>,
+    /// Runs that this run started, or whose input names it as its parent.
+    pub parent_run_id: Option<String>,
     /// Runs whose id begins with this.
     pub run_id: Option<String>,
     /// Runs whose prompt has this in it, in whatever case; at least [`MIN_SEARCHED`](crate::MIN_SEARCHED) characters, fewer find
@@ -203,6 +230,7 @@ impl Default for RunFilter {
         RunFilter {
             agent_id: None,
             session_id: None,
+            parent_run_id: None,
             run_id: None,
             prompt: None,
             status: Vec::new(),

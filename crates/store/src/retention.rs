@@ -219,6 +219,7 @@ pub(crate) fn remove(conn: &Connection, run_ids: &[String], now: i64) -> rusqlit
             .optional()?;
         let Some(run) = run else { continue };
         conn.prepare_cached("UPDATE exchanges SET input_digest = '' WHERE run = ?1")?.execute([run])?;
+        conn.prepare_cached("UPDATE idempotency_keys SET request_digest = '' WHERE run = ?1")?.execute([run])?;
         conn.prepare_cached("INSERT OR IGNORE INTO upkeep (run) VALUES (?1)")?.execute([run])?;
         removed += 1;
     }
@@ -238,6 +239,7 @@ pub(crate) fn forget(conn: &Connection, before: i64) -> rusqlite::Result<usize> 
         .collect::<rusqlite::Result<_>>()?;
     for (run, session_id) in &tombstones {
         conn.prepare_cached("DELETE FROM exchanges WHERE run = ?1")?.execute([run])?;
+        conn.prepare_cached("DELETE FROM idempotency_keys WHERE run = ?1")?.execute([run])?;
         conn.prepare_cached("DELETE FROM runs WHERE id = ?1")?.execute([run])?;
         conn.prepare_cached(
             "DELETE FROM sessions WHERE session_id = ?1
@@ -266,6 +268,15 @@ pub(crate) fn tombstone_by_exchange(
          WHERE exchanges.session_id = ?1 AND exchanges.exchange_id = ?2 AND runs.removed_at IS NOT NULL"
     ))?
     .query_row([session_id, exchange_id], read)
+    .optional()
+}
+
+pub(crate) fn tombstone_by_key(conn: &Connection, owner: &str, key: &str) -> rusqlite::Result<Option<Tombstone>> {
+    conn.prepare_cached(&format!(
+        "{TOMBSTONE} JOIN idempotency_keys ON idempotency_keys.run = runs.id
+         WHERE idempotency_keys.principal = ?1 AND idempotency_keys.key = ?2 AND runs.removed_at IS NOT NULL"
+    ))?
+    .query_row([owner, key], read)
     .optional()
 }
 

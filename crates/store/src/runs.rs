@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::appender::RunUpdate;
 use crate::error::{AddExchangeError, CreateError, OwnershipError};
 use crate::frames::from_sql;
-use crate::record::{Added, Created, ExchangeRecord, NewRun, RunFilter, RunRecord, SessionRecord};
+use crate::keys::{self, Use};
+use crate::record::{Added, Created, ExchangeRecord, NewRun, RequestKey, RunFilter, RunRecord, SessionRecord};
 use crate::{prompts, retention};
 
 /// The most runs that one list returns.
@@ -29,7 +30,17 @@ pub(crate) struct Ownership {
     pub(crate) head: u64,
 }
 
-pub(crate) fn create(conn: &Connection, new: &NewRun) -> rusqlite::Result<Result<Created, CreateError>> {
+pub(crate) fn create(
+    conn: &Connection,
+    new: &NewRun,
+    key: Option<&RequestKey>,
+) -> rusqlite::Result<Result<Created, CreateError>> {
+    match key.map(|key| Use::of(conn, key)).transpose()? {
+        None | Some(Use::First) => {}
+        Some(Use::Again(record)) => return Ok(Ok(Created::Existing { record, same_input: true })),
+        Some(Use::Other(record)) => return Ok(Err(CreateError::KeyTaken { run_id: record.run_id })),
+        Some(Use::Removed(tombstone)) => return Ok(Err(CreateError::Removed(tombstone))),
+    }
     if let Some((record, digest)) = by_exchange(conn, &new.session_id, &new.exchange_id)? {
         let same_input = digest == new.input_digest;
         return Ok(Ok(Created::Existing { record, same_input }));
@@ -79,6 +90,9 @@ pub(crate) fn create(conn: &Connection, new: &NewRun) -> rusqlite::Result<Result
     )?
     .execute(params![new.session_id, new.principal, new.created_at])?;
     insert_exchange(conn, run, &new.session_id, &new.exchange_id, &new.input_digest)?;
+    if let Some(key) = key {
+        keys::insert(conn, run, &new.exchange_id, key)?;
+    }
     Ok(Ok(Created::New(RunRecord {
         run_id: new.run_id.clone(),
         agent_id: new.agent_id.clone(),
@@ -105,9 +119,29 @@ pub(crate) fn add_exchange(
     conn: &Connection,
     run_id: &str,
     exchange: &ExchangeRecord,
+    key: Option<&RequestKey>,
 ) -> rusqlite::Result<Result<Added, AddExchangeError>> {
+    let (mut first, mut again) = (None, None);
+    if let Some(key) = key {
+        match Use::of(conn, key)? {
+            Use::First => first = Some(key),
+            Use::Again(record) => again = Some(record),
+            Use::Other(record) => return Ok(Err(AddExchangeError::KeyTaken { run_id: record.run_id })),
+            Use::Removed(tombstone) => return Ok(Err(AddExchangeError::Removed(tombstone))),
+        }
+    }
     if let Some((record, digest)) = by_exchange(conn, &exchange.session_id, &exchange.exchange_id)? {
-        return Ok(Ok(Added::Existing { record: Box::new(record), same_input: digest == exchange.input_digest }));
+        let same_input = digest == exchange.input_digest;
+        if same_input
+            && let Some(key) = first
+            && let Err(error) = keys::remember(conn, &record.run_id, &exchange.exchange_id, key)?
+        {
+            return Ok(Err(error.into()));
+        }
+        return Ok(Ok(Added::Existing { record: Box::new(record), same_input }));
+    }
+    if let Some(record) = again {
+        return Ok(Ok(Added::Existing { record: Box::new(record), same_input: true }));
     }
     if let Some(tombstone) = retention::tombstone_by_exchange(conn, &exchange.session_id, &exchange.exchange_id)? {
         return Ok(Err(AddExchangeError::Removed(Box::new(tombstone))));
@@ -120,6 +154,9 @@ pub(crate) fn add_exchange(
         return Ok(Err(AddExchangeError::UnknownRun));
     };
     insert_exchange(conn, run, &exchange.session_id, &exchange.exchange_id, &exchange.input_digest)?;
+    if let Some(key) = first {
+        keys::insert(conn, run, &exchange.exchange_id, key)?;
+    }
     Ok(Ok(Added::New))
 }
 
@@ -213,14 +250,22 @@ pub(crate) fn unfinished(conn: &Connection) -> rusqlite::Result<Vec<RunRecord>> 
     .collect()
 }
 
-/// The runs that were to be looked at by now, those first that are due for longest.
+/// The suspended runs that were to be looked at by now, those first that are due for longest.
 pub(crate) fn due(conn: &Connection, now: i64, most: usize) -> rusqlite::Result<Vec<RunRecord>> {
     conn.prepare_cached(&format!(
-        "SELECT {COLUMNS} {FROM} WHERE runs.wakes_at <= ?1 AND runs.ended_at IS NULL
+        "SELECT {COLUMNS} {FROM} WHERE runs.wakes_at <= ?1 AND runs.ended_at IS NULL AND +runs.status = 'suspended'
          ORDER BY runs.wakes_at, runs.id LIMIT ?2"
     ))?
     .query_map(params![now, most.min(MAX_LISTED) as i64], record)?
     .collect()
+}
+
+/// When a run has to be looked at, or tried again.
+pub(crate) fn wakes_at(conn: &Connection, run_id: &str) -> rusqlite::Result<Option<i64>> {
+    conn.prepare_cached("SELECT wakes_at FROM runs WHERE run_id = ?1")?
+        .query_row([run_id], |row| row.get(0))
+        .optional()
+        .map(Option::flatten)
 }
 
 /// Changes when a run is due whose last frame is `head`: whoever has written to it meanwhile knows better.
@@ -234,13 +279,19 @@ pub(crate) fn put_off(conn: &Connection, run_id: &str, head: u64, wakes_at: Opti
 pub(crate) fn list(conn: &Connection, filter: &RunFilter) -> rusqlite::Result<Vec<RunRecord>> {
     let mut wanted: Vec<String> = vec![KEPT.to_owned()];
     let mut values: Vec<Sql> = Vec::new();
-    let equal = [("agent_id", &filter.agent_id), ("session_id", &filter.session_id), ("principal", &filter.principal)];
-    // A session has few runs, and few ids begin alike; an agent or a status may have nearly all of them: where one of the two
-    // is given, its index is the one to use, and `+` keeps SQLite from another.
-    let others = if filter.session_id.is_some() || filter.run_id.is_some() { "+" } else { "" };
+    let equal = [
+        ("parent_run_id", &filter.parent_run_id),
+        ("session_id", &filter.session_id),
+        ("agent_id", &filter.agent_id),
+        ("principal", &filter.principal),
+    ];
+    // A run has started few others, a session has few runs, and few ids begin alike; an agent or a status may have nearly
+    // all runs. Where one of the first is given, its index is the one to use, and `+` keeps SQLite from another.
+    let few = equal.iter().take(2).find(|(_, value)| value.is_some()).map(|(column, _)| *column);
+    let others = if few.is_some() || filter.run_id.is_some() { "+" } else { "" };
     for (column, value) in equal {
         if let Some(value) = value {
-            let other = if column == "session_id" { "" } else { others };
+            let other = if Some(column) == few { "" } else { others };
             wanted.push(format!("{other}runs.{column} = ?"));
             values.push(Sql::Text(value.clone()));
         }

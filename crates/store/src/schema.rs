@@ -18,7 +18,7 @@ const APPLICATION_ID: i32 = 0x5257_6972;
 const SCHEMA_VERSION: i64 = 4;
 
 /// The tables of each schema version, in the order in which they came.
-const TABLES: [(i64, &str); 10] = [
+const TABLES: [(i64, &str); 11] = [
     (1, "meta"),
     (1, "sessions"),
     (1, "runs"),
@@ -28,6 +28,7 @@ const TABLES: [(i64, &str); 10] = [
     (1, "payloads"),
     (2, "pages"),
     (2, "upkeep"),
+    (4, "idempotency_keys"),
     (4, "prompts"),
 ];
 
@@ -155,11 +156,26 @@ CREATE INDEX runs_waking ON runs (wakes_at, id) WHERE wakes_at IS NOT NULL;
 UPDATE runs SET wakes_at = 0 WHERE status = 'suspended' AND ended_at IS NULL;
 ";
 
-// The fourth: what each run was asked, for lists, and to be searched by any part of it (`prompts.rs`).
+// The fourth: the runs that a run started; which request made or continued a run, by the key that its sender chose for it;
+// and what each run was asked, for lists, and to be searched by any part of it (`prompts.rs`).
+//
+// Runs are listed by their parent newest first, like every list; few have one. A key is its principal's, or nobody's ('').
+// It goes with its run, so `request_digest` is empty once that is removed.
 //
 // `secure-delete`: of a run that retention removed, nothing is left in the index either. Of runs from before, those have a
 // prompt whose last message of a user is a text.
 const VERSION_4: &str = "
+CREATE INDEX runs_by_parent ON runs (parent_run_id, created_at, run_id) WHERE parent_run_id IS NOT NULL;
+CREATE TABLE idempotency_keys (
+    principal      TEXT NOT NULL,
+    key            TEXT NOT NULL,
+    run            INTEGER NOT NULL,
+    exchange_id    TEXT NOT NULL,
+    request_digest TEXT NOT NULL,
+    created_at     INTEGER NOT NULL,
+    PRIMARY KEY (principal, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idempotency_keys_by_run ON idempotency_keys (run);
 CREATE VIRTUAL TABLE prompts USING fts5 (prompt, tokenize = 'trigram');
 INSERT INTO prompts (prompts, rank) VALUES ('secure-delete', 1);
 INSERT INTO prompts (rowid, prompt)

@@ -1,14 +1,15 @@
-//! Sessions as readers see them: their runs in order, and word of each new one.
+//! Sessions as readers see them: a list of them, their runs in order, and word of each new one.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{Connection, params};
+use rusqlite::types::Value as Sql;
+use rusqlite::{Connection, params, params_from_iter};
 use tokio::sync::watch;
 
 use crate::error::ReadError;
-use crate::record::RunRecord;
+use crate::record::{RunCursor, RunRecord};
 use crate::runs::{COLUMNS, FROM, KEPT, MAX_LISTED, record};
 use crate::store::Store;
 
@@ -24,6 +25,16 @@ impl Store {
     pub async fn session_runs(&self, session_id: &str, after: Option<&str>) -> Result<Vec<RunRecord>, ReadError> {
         let (session_id, after) = (session_id.to_owned(), after.map(str::to_owned));
         self.read_with(move |conn| list(conn, &session_id, after.as_deref())).await
+    }
+
+    /// Sessions, those with the newest runs first. Where the filter names an agent, only its runs count, and a session without
+    /// any is left out.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, ReadError> {
+        self.read_with(move |conn| newest(conn, &filter)).await
     }
 
     /// Watches for runs that are created in a session, which need not exist yet.
@@ -43,6 +54,78 @@ fn list(conn: &Connection, session_id: &str, after: Option<&str>) -> rusqlite::R
         "SELECT {COLUMNS} {FROM} WHERE runs.session_id = ?1 AND {condition} AND {KEPT} ORDER BY runs.id LIMIT ?3"
     ))?
     .query_map(params![session_id, after, MAX_LISTED as i64], record)?
+    .collect()
+}
+
+/// Which sessions to list. Every part that is given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionFilter {
+    /// Sessions with runs of this agent.
+    pub agent_id: Option<String>,
+    /// Sessions with runs that this principal asked for; `None` for those of everybody.
+    pub principal: Option<String>,
+    /// At most so many; taken as 1 to 1001.
+    pub limit: usize,
+    /// Only sessions that come after this place in the list: the `newest` of the last one before it.
+    pub before: Option<RunCursor>,
+}
+
+/// A session in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// The session (AG-UI `threadId`).
+    pub session_id: String,
+    /// The agent of its newest run that counts.
+    pub agent_id: String,
+    /// Who asked for that; `None` on a server without tokens.
+    pub principal: Option<String>,
+    /// When its first run was created, in milliseconds since the Unix epoch.
+    pub created_at: i64,
+    /// Its newest run that counts.
+    pub newest: RunCursor,
+}
+
+/// Goes down the runs from the newest, by the index of what is asked for, and takes each that is the newest of its session.
+/// So a page costs what the runs beside those that it names cost, however many sessions there are.
+fn newest(conn: &Connection, filter: &SessionFilter) -> rusqlite::Result<Vec<SessionSummary>> {
+    let mut values: Vec<Sql> = Vec::new();
+    let mut counts = |of: &str| {
+        let mut wanted = vec![format!("{of}.removed_at IS NULL")];
+        for (column, value) in [("agent_id", &filter.agent_id), ("principal", &filter.principal)] {
+            if let Some(value) = value {
+                values.push(Sql::Text(value.clone()));
+                // The inner one goes by its session, and `+` keeps SQLite from the index of another column.
+                let other = if of == "later" { "+" } else { "" };
+                wanted.push(format!("{other}{of}.{column} = ?"));
+            }
+        }
+        wanted.join(" AND ")
+    };
+    let (runs, later) = (counts("runs"), counts("later"));
+    let mut before = "";
+    if let Some(cursor) = &filter.before {
+        before = "AND (runs.created_at, runs.run_id) < (?, ?)";
+        values.extend([Sql::Integer(cursor.created_at), Sql::Text(cursor.run_id.clone())]);
+    }
+    values.push(Sql::Integer(filter.limit.clamp(1, MAX_LISTED + 1) as i64));
+    conn.prepare_cached(&format!(
+        "SELECT runs.session_id, runs.agent_id, runs.principal, sessions.created_at, runs.created_at, runs.run_id
+         FROM runs JOIN sessions ON sessions.session_id = runs.session_id
+         WHERE {runs}
+           AND NOT EXISTS (SELECT 1 FROM runs later WHERE later.session_id = runs.session_id
+                           AND (later.created_at, later.run_id) > (runs.created_at, runs.run_id) AND {later})
+           {before}
+         ORDER BY runs.created_at DESC, runs.run_id DESC LIMIT ?"
+    ))?
+    .query_map(params_from_iter(values), |row| {
+        Ok(SessionSummary {
+            session_id: row.get(0)?,
+            agent_id: row.get(1)?,
+            principal: row.get(2)?,
+            created_at: row.get(3)?,
+            newest: RunCursor { created_at: row.get(4)?, run_id: row.get(5)? },
+        })
+    })?
     .collect()
 }
 

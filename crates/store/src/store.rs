@@ -19,7 +19,9 @@ use crate::lock::StoreLock;
 use crate::page_cache::PageCache;
 use crate::probe::Probe;
 use crate::readers::Readers;
-use crate::record::{Added, Created, ExchangeRecord, NewRun, Payload, RunFilter, RunRecord, SessionRecord, Tombstone};
+use crate::record::{
+    Added, Created, ExchangeRecord, NewRun, Payload, RequestKey, RunFilter, RunRecord, SessionRecord, Tombstone,
+};
 use crate::retention::{Found, Removable};
 use crate::sessions::SessionWatches;
 use crate::standing::Standing;
@@ -227,11 +229,21 @@ impl Store {
     ///
     /// [`CreateError::RunIdTaken`], or the store's failure.
     pub async fn create_run(&self, new: NewRun) -> Result<Created, CreateError> {
+        self.create_keyed_run(new, None).await
+    }
+
+    /// The same for a request that may have a key. The key names the run that is made, from the same transaction on; when it
+    /// names one already, nothing is written and that run is the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`CreateError::RunIdTaken`], [`CreateError::KeyTaken`], [`CreateError::Removed`], or the store's failure.
+    pub async fn create_keyed_run(&self, new: NewRun, key: Option<RequestKey>) -> Result<Created, CreateError> {
         let word = self.inner.sessions.word(&new.session_id);
         self.write(move |conn| {
             // Given when the request is dropped, which is when the run is there for whoever looks.
             let _ = &word;
-            runs::create(conn, &new)
+            runs::create(conn, &new, key.as_ref())
         })
         .await
     }
@@ -243,8 +255,7 @@ impl Store {
     ///
     /// [`AddExchangeError::UnknownRun`], or the store's failure.
     pub async fn add_exchange(&self, run_id: &str, exchange: ExchangeRecord) -> Result<Added, AddExchangeError> {
-        let run_id = run_id.to_owned();
-        self.write(move |conn| runs::add_exchange(conn, &run_id, &exchange)).await
+        self.add_keyed_exchange(run_id, exchange, None).await
     }
 
     /// Makes the caller the run's owner. Whoever was it before is fenced: what they have not yet had committed is
@@ -407,7 +418,7 @@ impl Store {
         self.read_with(runs::unfinished).await
     }
 
-    /// The runs that were to be looked at by now ([`RunUpdate::wakes_at`](crate::RunUpdate::wakes_at)), at most `most` of
+    /// The suspended runs that were to be looked at by now ([`RunUpdate::wakes_at`](crate::RunUpdate::wakes_at)), at most `most` of
     /// them (at most 1000), those first that are due for longest. `now` is in milliseconds since the Unix epoch.
     ///
     /// An index holds the runs that have such a time, so this costs what it finds, however many runs there are.
@@ -417,6 +428,17 @@ impl Store {
     /// The store's failure.
     pub async fn due(&self, now: i64, most: usize) -> Result<Vec<RunRecord>, ReadError> {
         self.read_with(move |conn| runs::due(conn, now, most)).await
+    }
+
+    /// When a run has to be looked at, or tried again: [`RunUpdate::wakes_at`](crate::RunUpdate::wakes_at). `None` also for
+    /// one that is not there.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure.
+    pub async fn wakes_at(&self, run_id: &str) -> Result<Option<i64>, ReadError> {
+        let run_id = run_id.to_owned();
+        self.read_with(move |conn| runs::wakes_at(conn, &run_id)).await
     }
 
     /// Changes when a run is due, or that it is, as long as its last frame is `head`. Says whether it was.
@@ -490,7 +512,7 @@ impl Store {
         Ok(self.inner.readers.read(read).await?)
     }
 
-    async fn write<T, E, F>(&self, write: F) -> Result<T, E>
+    pub(crate) async fn write<T, E, F>(&self, write: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StorageFailure> + Send + 'static,

@@ -5,8 +5,8 @@ mod fixture;
 
 use std::path::Path;
 
-use fixture::{body, end, read_to_end, write};
-use runwire_store::{Inspection, OpenError, Removable, RunFilter, Store, StoreOptions};
+use fixture::{body, end, new_run, read_to_end, write};
+use runwire_store::{Created, Inspection, OpenError, Removable, RequestKey, RunFilter, Store, StoreOptions};
 use rusqlite::Connection;
 
 /// The schema of version 1, as it was released. Not shared with the crate on purpose: it must never change.
@@ -178,4 +178,37 @@ async fn the_suspended_runs_of_a_store_of_version_2_are_due_once_because_only_th
     assert_eq!((due(49).await, due(50).await), (vec![], vec!["live".to_owned()]));
     assert!(store.put_off("live", 300, None).await.unwrap());
     assert_eq!(due(i64::MAX).await, Vec::<String>::new());
+}
+
+/// The step of the third version, as it was released.
+const VERSION_3: &str = "
+ALTER TABLE runs ADD COLUMN wakes_at INTEGER;
+CREATE INDEX runs_waking ON runs (wakes_at, id) WHERE wakes_at IS NOT NULL;
+UPDATE meta SET schema_version = 3;
+";
+
+#[tokio::test]
+async fn a_store_of_version_3_remembers_keys_from_then_on_also_of_what_was_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.db");
+    version_1(&path);
+    let conn = Connection::open(&path).unwrap();
+    conn.execute_batch(VERSION_2).unwrap();
+    conn.execute_batch(VERSION_3).unwrap();
+    drop(conn);
+
+    let store = Store::open(&path, StoreOptions::default()).unwrap();
+    let key = |key: &str| RequestKey {
+        principal: None,
+        key: key.to_owned(),
+        request_digest: "asked".to_owned(),
+        created_at: 5,
+    };
+    assert_eq!(store.run_by_key(None, "k").await.unwrap(), None);
+    store.remember_key("live", "live", key("k")).await.unwrap();
+    let made = store.create_keyed_run(new_run("made"), Some(key("l"))).await.unwrap();
+    assert!(matches!(made, Created::New(_)));
+    for (key, run_id) in [("k", "live"), ("l", "made")] {
+        assert_eq!(store.run_by_key(None, key).await.unwrap().unwrap().record.run_id, run_id);
+    }
 }

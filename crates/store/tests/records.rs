@@ -150,6 +150,7 @@ async fn runs_are_listed_newest_first_and_by_every_filter() {
             agent_id: if n % 2 == 0 { "even" } else { "odd" }.to_owned(),
             session_id: format!("s{}", n / 3),
             principal: (n >= 3).then(|| "ann".to_owned()),
+            parent_run_id: (n % 3 == 1).then(|| "r0".to_owned()),
             status: ["queued", "running", "failed"][n as usize % 3].to_owned(),
             // Two of each millisecond: the id decides.
             created_at: n / 2,
@@ -164,6 +165,8 @@ async fn runs_are_listed_newest_first_and_by_every_filter() {
         (RunFilter { agent_id: text("even"), ..all() }, "r4 r2 r0"),
         (RunFilter { session_id: text("s1"), ..all() }, "r5 r4 r3"),
         (RunFilter { principal: text("ann"), ..all() }, "r5 r4 r3"),
+        (RunFilter { parent_run_id: text("r0"), ..all() }, "r4 r1"),
+        (RunFilter { parent_run_id: text("r0"), session_id: text("s1"), agent_id: text("even"), ..all() }, "r4"),
         (RunFilter { run_id: text("r"), agent_id: text("even"), ..all() }, "r4 r2 r0"),
         (RunFilter { run_id: text("r3"), ..all() }, "r3"),
         (RunFilter { run_id: text("q"), ..all() }, ""),

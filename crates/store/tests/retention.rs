@@ -187,7 +187,9 @@ async fn nothing_of_what_a_removed_run_said_is_left_and_other_runs_are_whole() {
     assert_eq!(remove(&f.store, &["packed", "rows"]).await, 2);
     f.store.tidied().await;
     let raw = inspect(&f);
-    for (table, rows) in [("runs", 3), ("inputs", 1), ("prompts", 1), ("payloads", 5), ("pages", 2), ("frames", 0), ("upkeep", 0)] {
+    for (table, rows) in
+        [("runs", 3), ("inputs", 1), ("prompts", 1), ("payloads", 5), ("pages", 2), ("frames", 0), ("upkeep", 0)]
+    {
         assert_eq!(count(&raw, table), rows, "{table}");
     }
     let said = "SELECT count(*) FROM runs WHERE removed_at IS NOT NULL AND

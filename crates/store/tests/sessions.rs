@@ -6,7 +6,7 @@ mod fixture;
 use std::time::Duration;
 
 use fixture::{new_run, open};
-use runwire_store::{NewRun, Store};
+use runwire_store::{NewRun, SessionFilter, Store};
 
 fn in_session(run_id: &str, created_at: i64) -> NewRun {
     NewRun { session_id: "s".to_owned(), created_at, ..new_run(run_id) }
@@ -54,4 +54,41 @@ async fn a_watch_does_not_wake_for_other_sessions() {
     let mut watch = fixture.store.watch_session("s");
     fixture.store.create_run(new_run("elsewhere")).await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(20), watch.changed()).await.is_err());
+}
+
+async fn listed(store: &Store, filter: SessionFilter) -> Vec<String> {
+    let sessions = store.sessions(SessionFilter { limit: filter.limit.max(10), ..filter }).await.unwrap();
+    sessions.into_iter().map(|session| format!("{} {}", session.session_id, session.newest.run_id)).collect()
+}
+
+#[tokio::test]
+async fn sessions_are_listed_once_each_by_the_newest_run_that_counts() {
+    let fixture = open();
+    for (run_id, session_id, agent_id, principal, created_at) in [
+        ("r1", "s1", "one", "alice", 1_000),
+        ("r2", "s2", "one", "bob", 2_000),
+        ("r3", "s1", "two", "alice", 3_000),
+        ("r4", "s3", "two", "alice", 3_000),
+    ] {
+        let of = |text: &str| text.to_owned();
+        let run = NewRun {
+            session_id: of(session_id),
+            agent_id: of(agent_id),
+            principal: Some(of(principal)),
+            created_at,
+            ..new_run(run_id)
+        };
+        fixture.store.create_run(run).await.unwrap();
+    }
+    let store = &fixture.store;
+    assert_eq!(listed(store, SessionFilter::default()).await, ["s3 r4", "s1 r3", "s2 r2"]);
+    let agent = |id: &str| SessionFilter { agent_id: Some(id.to_owned()), ..SessionFilter::default() };
+    assert_eq!(listed(store, agent("one")).await, ["s2 r2", "s1 r1"], "by the runs of that agent");
+    assert_eq!(listed(store, agent("nobody")).await, [""; 0]);
+    let alice = SessionFilter { principal: Some("alice".to_owned()), ..agent("one") };
+    assert_eq!(listed(store, alice).await, ["s1 r1"]);
+    let page = store.sessions(SessionFilter { limit: 1, ..SessionFilter::default() }).await.unwrap();
+    assert_eq!((page.len(), page[0].created_at, page[0].principal.as_deref()), (1, 3_000, Some("alice")));
+    let after = SessionFilter { before: Some(page[0].newest.clone()), ..SessionFilter::default() };
+    assert_eq!(listed(store, after).await, ["s1 r3", "s2 r2"]);
 }

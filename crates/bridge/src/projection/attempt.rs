@@ -6,6 +6,8 @@ use runwire_agui::{Custom, Event, MessagesSnapshot, RunAgentInput, StateSnapshot
 use runwire_frame::Frame;
 use serde_json::{Map, Value, json};
 
+use crate::asked::asked_input;
+
 use super::{Projection, ProjectionError, event_from};
 
 impl Projection {
@@ -20,7 +22,7 @@ impl Projection {
         out: &mut Vec<Event>,
     ) -> Result<(), ProjectionError> {
         self.names.abandon();
-        if let Some(input) = agui.and_then(|a| a.get("input")).or(self.input.as_ref()) {
+        if let Some(input) = agui.and_then(asked_input).or(self.input.as_ref()) {
             let input: RunAgentInput = serde_json::from_value(input.clone())
                 .map_err(|e| ProjectionError::Event { seq: frame.seq, problem: e.to_string() })?;
             out.push(StateSnapshot::new(input.starting_state()).into());

@@ -31,6 +31,7 @@ impl Projection {
             number: self.opened,
             parent: start.parent_segment_id.clone(),
             name: start.name.clone(),
+            child_run_id: start.child_run_id.clone(),
             step_name: start.name.clone().unwrap_or_else(|| id.to_owned()),
             tool: self.tool_view(frame, start)?,
             opener,
@@ -79,12 +80,19 @@ impl Projection {
                 let name = view.name.as_deref().unwrap_or("agent");
                 let mut event = SubagentStarted::new(self.agent_id(frame, id, view), name);
                 event.parent_subagent_run_id.clone_from(&view.owner);
+                event.parent_tool_call_id = self.call_around(view);
                 vec![event.into()]
             }
             SegmentKind::Tool => view.tool.iter().map(|tool| self.tool_start(frame, view, tool)).collect(),
             // A model call is no AG-UI event by itself: its message and its reasoning open when content comes.
             SegmentKind::Model => Vec::new(),
         })
+    }
+
+    /// The tool call that a segment is directly inside of.
+    fn call_around(&self, view: &View) -> Option<String> {
+        let parent = self.segments.get(view.parent.as_deref()?)?;
+        parent.tool.as_ref().map(|tool| tool.call_id.clone())
     }
 
     pub(super) fn text(&mut self, frame: &Frame, text: &str, out: &mut Vec<Event>) -> Result<(), ProjectionError> {
@@ -214,6 +222,9 @@ impl Projection {
         let stopped = (end.status == SegmentStatus::Cancelled).then(|| "CANCELLED".to_owned());
         let message = match &end.error {
             Some(error) => error.message.clone(),
+            None if view.child_run_id.is_some() && end.status == SegmentStatus::Abandoned => {
+                format!("the run `{subagent_run_id}` is not waited for any more")
+            }
             None => format!("the agent's work was {}", end.status),
         };
         let mut event = SubagentError::new(subagent_run_id, message);

@@ -16,6 +16,8 @@ pub(super) struct View {
     pub opener: Option<Map<String, Value>>,
     /// The subagent whose work it is. Decided once, when it opens, because what continues it must agree.
     pub owner: Option<String>,
+    /// Of a child agent that is a run of its own: that run.
+    pub child_run_id: Option<String>,
     pub step_name: String,
     pub tool: Option<ToolView>,
     /// What of a model call was opened because content came.
@@ -80,8 +82,11 @@ impl Projection {
         if view.kind == SegmentKind::Agent { Some(self.agent_id(frame, id, view)) } else { view.owner.clone() }
     }
 
+    /// What an agent segment is called in AG-UI. A child run is called what it is everywhere else, so that a client which
+    /// sees it begin can look at it.
     pub(super) fn agent_id(&self, frame: &Frame, id: &str, view: &View) -> String {
-        view.opener_text("subagentRunId").map_or_else(|| self.scoped(frame, id), str::to_owned)
+        let known = view.opener_text("subagentRunId").or(view.child_run_id.as_deref());
+        known.map_or_else(|| self.scoped(frame, id), str::to_owned)
     }
 
     /// The id of the message or the span that a segment is.

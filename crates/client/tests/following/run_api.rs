@@ -33,6 +33,27 @@ async fn create_run_sends_the_body_of_the_run_api() {
     }
 }
 
+#[tokio::test]
+async fn an_idempotency_key_is_a_header_of_its_own_and_what_is_none_is_not_sent() {
+    let scripted = Scripted::start([record(201), record(200)]).await;
+    let client = scripted.client();
+    for (key, header) in [("8e03978e-40d5", r#""8e03978e-40d5""#), (r#"a"b\,"#, r#""a\"b\\,""#)] {
+        client.create_run(&CreateRun::prompt("demo", "Hi").idempotency_key(key)).await.unwrap();
+        let asked = scripted.asked().remove(0);
+        assert_eq!(asked.idempotency_key.as_deref(), Some(header));
+        assert_eq!(
+            serde_json::from_str::<Value>(&asked.body).unwrap(),
+            json!({"agent_id": "demo", "prompt": "Hi"}),
+            "the body says what is asked, and the key is no part of that"
+        );
+    }
+    for key in ["", "a b", "é", &"k".repeat(256)] {
+        let error = client.create_run(&CreateRun::prompt("demo", "Hi").idempotency_key(key)).await.unwrap_err();
+        assert!(matches!(&error, ApiError::IdempotencyKey { .. }), "{error}");
+    }
+    assert!(scripted.asked().is_empty());
+}
+
 /// basic/processing, "Outgoing material"; events/activity.
 #[tokio::test]
 async fn what_a_client_must_not_send_of_a_run_input_is_stripped_or_refused_before_anything_is_sent() {
@@ -74,6 +95,7 @@ async fn each_operation_asks_its_route() {
     let filter = RunFilter {
         agent_id: Some("d&mo".into()),
         session_id: Some("s".into()),
+        parent_run_id: Some("run_0".into()),
         status: vec![RunStatus::Queued, RunStatus::Running],
         limit: Some(5),
         before: Some("n".into()),
@@ -86,7 +108,7 @@ async fn each_operation_asks_its_route() {
             "GET /v2/runs/a%2Fb ",
             "POST /v2/runs/run_1/cancel ",
             "GET /v2/runs ",
-            "GET /v2/runs?agent_id=d%26mo&session_id=s&before=n&limit=5&status=queued%2Crunning ",
+            "GET /v2/runs?agent_id=d%26mo&session_id=s&parent_run_id=run_0&before=n&limit=5&status=queued%2Crunning ",
         ]
     );
 }

@@ -60,6 +60,7 @@ pub struct Asked {
     pub target: String,
     pub last_event_id: Option<String>,
     pub authorization: Option<String>,
+    pub idempotency_key: Option<String>,
     /// The body, or a WebSocket's first message.
     pub body: String,
 }
@@ -148,6 +149,7 @@ async fn answer(
         target: parts.uri.to_string(),
         last_event_id: header("last-event-id"),
         authorization: header("authorization"),
+        idempotency_key: header("idempotency-key"),
         body: String::new(),
     };
     let next = script.answers.lock().unwrap().pop_front();

@@ -21,6 +21,7 @@ use self::body::BodyReader;
 use super::relay::{MAX_EVENT_BYTES, Prepared, Relay, broken_rule, retryable_if};
 use crate::driver::{Driver, Exchange, Starting};
 use crate::outgoing_http::{HttpSetupError, http_address, http_client};
+use crate::retry_after::{retry_after, told_retry_after};
 
 /// Who speaks, as it is told.
 const WHO: &str = "the upstream agent";
@@ -238,14 +239,17 @@ async fn request(shared: &Shared, input: &RunAgentInput) -> Result<(reqwest::Res
         .map_err(|e| broken(shared, e))?;
     let status = sent.status();
     if !status.is_success() {
+        let wait = retry_after(sent.headers());
+        let when = told_retry_after(wait);
         let body = refusal(sent).await;
         return Err(Failure {
             // Of these it is said that nothing was begun; any other may come from an agent that was at work.
             retryable: matches!(status.as_u16(), 429 | 502 | 503 | 504)
                 || shared.options.idempotent && status.is_server_error(),
+            retry_after: wait,
             ..Failure::new(
                 if status.as_u16() == 429 { ErrorCode::RateLimited } else { ErrorCode::ChannelError },
-                format!("the upstream agent at {} refused the run: HTTP {status}{body}", shown(url)),
+                format!("the upstream agent at {} refused the run: HTTP {status}{when}{body}", shown(url)),
             )
         });
     }

@@ -11,12 +11,12 @@ use runwire_agui::{
     AgentVersion, Consumer, ConsumerOptions, Event, Outgoing, OutgoingError, OutgoingWarning, Pending, PreparedInput,
     Rejected, RunAgentInput,
 };
-use runwire_bridge::{ExchangeEnd, Failure, Ingest, Truncation, Upstream, UpstreamStep, may_pass};
+use runwire_bridge::{ExchangeEnd, Failure, Truncation, Upstream, UpstreamStep, may_pass};
 use runwire_frame::{ErrorCode, MAX_VALUE_DEPTH, NoticeLevel, json_depth};
 use serde_json::{Map, Value, json};
 
 use crate::driver::{Exchange, Starting};
-use crate::writer::{RunWriter, WriteError};
+use crate::writer::{Foreign, RunWriter, WriteError};
 
 /// The largest event, in bytes, that is taken of an agent that is not told otherwise.
 pub(crate) const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
@@ -139,7 +139,7 @@ pub(crate) struct Relay {
     who: &'static str,
     consumer: Consumer,
     starting: Option<Starting>,
-    writer: Option<(RunWriter, Ingest)>,
+    writer: Option<(RunWriter, Foreign)>,
     unsaid: Vec<OutgoingWarning>,
     upstream: Upstream,
     exchange: Exchange,
@@ -236,17 +236,17 @@ impl Relay {
             UpstreamStep::Begin(started, replayed) => {
                 let Some(starting) = self.starting.take() else { return Ok(()) };
                 let writer = starting.begin(Some(&started));
-                let mut ingest = writer.ingest(&self.exchange.input)?;
-                writer.record_replayed(&mut ingest, &replayed).await?;
+                let mut foreign = writer.ingest(&self.exchange.input)?;
+                writer.record_replayed(&mut foreign, &replayed).await?;
                 tell(&writer, std::mem::take(&mut self.unsaid)).await?;
-                self.writer = Some((writer, ingest));
+                self.writer = Some((writer, foreign));
             }
             UpstreamStep::Record(event) => {
                 if let Some(too_much) = self.weigh(&event) {
                     return Err(too_much);
                 }
-                if let Some((writer, ingest)) = &mut self.writer {
-                    writer.record(ingest, &event).await?;
+                if let Some((writer, foreign)) = &mut self.writer {
+                    writer.record(foreign, &event).await?;
                 }
             }
         }

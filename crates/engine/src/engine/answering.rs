@@ -1,7 +1,7 @@
 //! Answers that come without an input: by the run API.
 
 use runwire_agui::{Interrupt, ResumeEntry};
-use runwire_frame::{RunStatus, SuspendKind, Timestamp};
+use runwire_frame::{RunStatus, Suspend, SuspendKind, Timestamp};
 use runwire_store::{Added, Appender, ExchangeRecord, ReadError, RunRecord};
 use uuid::Uuid;
 
@@ -76,6 +76,17 @@ pub struct Waiting {
     pub interrupts: Vec<Interrupt>,
 }
 
+impl Waiting {
+    pub(crate) fn of(suspend: Suspend) -> Waiting {
+        Waiting {
+            kind: suspend.kind,
+            deadline: deadline(&suspend),
+            interrupts: asked(&suspend),
+            prompt: suspend.prompt,
+        }
+    }
+}
+
 /// What became of answers.
 enum Taken {
     /// The run goes on with them.
@@ -94,12 +105,7 @@ impl Engine {
             return Ok(None);
         }
         let suspend = last_suspend(&self.inner.store, record).await?;
-        Ok(suspend.map(|suspend| Waiting {
-            kind: suspend.kind,
-            deadline: deadline(&suspend),
-            interrupts: asked(&suspend),
-            prompt: suspend.prompt,
-        }))
+        Ok(suspend.map(Waiting::of))
     }
 
     /// Goes on with a suspended run. The same answers again, after they were accepted, find the run as it is. Entries for

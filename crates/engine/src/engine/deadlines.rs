@@ -13,7 +13,7 @@ use runwire_store::{ReadError, RunRecord};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Engine, Ready};
+use super::{Engine, Ready, Unneeded};
 use crate::answer_schema::misfit;
 use crate::answers::asked;
 use crate::asking::{OnDeadline, deadline};
@@ -201,6 +201,7 @@ impl Engine {
         let recorder = Recorder::resume(state, now(), Some(DEADLINE.to_owned()), None);
         let failed = recorder.fail(now(), Failure::new(ErrorCode::Timeout, why));
         append(&mut appender, failed).await?;
+        self.stop_children(run_id, Unneeded::All, Vec::new()).await;
         Ok(())
     }
 }

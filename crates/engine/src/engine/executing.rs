@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use runwire_agui::RunAgentInput;
+use runwire_frame::Timestamp;
 use runwire_store::{AppendError, RunRecord};
 use tokio_util::sync::CancellationToken;
 
-use super::{Continued, Engine, Ready};
+use super::{Continued, Engine, Ready, Unneeded};
 use crate::answers::{LeftOut, asked};
 use crate::asking::Asking;
 use crate::driver::{Agent, Exchange};
 use crate::execution::Execution;
 use crate::guardrails::Guards;
 use crate::in_hand::Hold;
+use crate::lane_slot::LaneSlot;
 use crate::limits::Budget;
-use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, take_over_patiently};
+use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, recorded_results, take_over_patiently};
 use crate::request::CreateRunError;
 use crate::run_core::{Bounds, Identity, RunCore};
 use crate::turns::{Concurrency, Turn};
@@ -29,7 +31,10 @@ struct InHand<'a> {
 
 impl Drop for InHand<'_> {
     fn drop(&mut self) {
-        self.engine.inner.runs.forget(&self.execution.run_id, &self.execution.core);
+        let core = &self.execution.core;
+        self.engine.inner.runs.forget(&self.execution.run_id, core);
+        core.family().end();
+        core.slot().retire();
     }
 }
 
@@ -42,10 +47,10 @@ impl Engine {
         continued: Continued,
         ready: Ready,
     ) {
-        let Ready { appender, hold, turn } = ready;
-        let Continued { state, resumed, interrupts, left_out, resolved_by } = continued;
-        let calls = if resumed { state.waiting_calls().collect() } else { Vec::new() };
+        let Ready { appender, hold, turn: Turn { slot, place } } = ready;
+        let Continued { state, resumed, interrupts, calls, results, left_out, resolved_by, next_at } = continued;
         let identity = Identity {
+            run_id: record.run_id.clone(),
             agent_id: agent.id.clone(),
             agent_revision_id: agent.revision.clone(),
             session_id: record.session_id.clone(),
@@ -62,6 +67,9 @@ impl Engine {
                 answer_within: agent.policy.waiting.answer_within,
                 judged_elsewhere: agent.driver.judges_answers(),
             },
+            slot: LaneSlot::new(self.inner.turns.clone(), record.lane.clone(), slot),
+            engine: self.downgrade(),
+            payloads: Arc::new(agent.policy.payloads.clone()),
         };
         let core = RunCore::new(identity, input.clone(), left_out, state, appender, bounds, stop.clone());
         let run_id = record.run_id.clone();
@@ -74,10 +82,9 @@ impl Engine {
             run_id: run_id.clone(),
             driver: agent.driver,
             retry: agent.policy.retry,
-            turns: self.inner.turns.clone(),
-            turn,
-            lane: record.lane.clone(),
-            exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, stop },
+            next_at,
+            _place: place,
+            exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, results, stop },
             grace: self.inner.options.cancel_grace,
             closing: self.inner.closing.clone(),
             abandon: self.inner.abandon.clone(),
@@ -158,25 +165,35 @@ impl Engine {
         }
         let agent = self.inner.agents.get(&record.agent_id).cloned();
         let (continued, input) = if record.head == 0 {
-            (Continued::new(run_id, LeftOut::default()), store.input(run_id).await?)
+            (None, store.input(run_id).await?)
         } else {
             let log = read_log(store, run_id).await?;
             if !log.state.between_attempts() {
                 return Ok(None);
             }
+            let noted = store.wakes_at(run_id).await?.map(Timestamp::from_unix_millis);
+            let retry = agent.as_ref().map(|agent| &agent.policy.retry);
+            let next_at = retry.map(|retry| retry.resumed_at(log.state.attempt(), log.state.last_ts(), noted));
             let interrupts = log.suspend.as_ref().filter(|_| log.resumed).map(asked).unwrap_or_default();
+            let results = recorded_results(store, run_id, &log.results).await?;
             let continued = Continued {
                 state: log.state,
                 resumed: log.resumed,
                 interrupts,
+                calls: log.calls,
+                results,
                 left_out: LeftOut::default(),
                 resolved_by: None,
+                next_at,
             };
-            (continued, log.input)
+            (Some(continued), log.input)
         };
         let input = serde_json::from_value(input.unwrap_or_default());
         let why = match (agent, input) {
-            (Some(agent), Ok(input)) => return Ok(Some((agent, record, input, continued))),
+            (Some(agent), Ok(mut input)) => {
+                let continued = continued.unwrap_or_else(|| Continued::new(run_id, &mut input));
+                return Ok(Some((agent, record, input, continued)));
+            }
             (None, _) => format!("its agent `{}` is not configured here any more", record.agent_id),
             (_, Err(error)) => format!("its input cannot be read back: {error}"),
         };
@@ -208,6 +225,13 @@ impl Engine {
             taken = take_over_patiently(&self.inner.store, &run_id, &how) => taken,
             () = self.inner.abandon.cancelled() => None,
         };
+        match taken {
+            Some(Recovered::Failed | Recovered::Cancelled) => {
+                self.stop_children(&run_id, Unneeded::All, Vec::new()).await;
+            }
+            Some(Recovered::Retrying) => self.stop_children(&run_id, Unneeded::Unkeyed, Vec::new()).await,
+            _ => {}
+        }
         if taken == Some(Recovered::Retrying) {
             self.go_on(run_id, hold, None).await;
         }

@@ -74,6 +74,27 @@ impl Engine {
         })
     }
 
+    /// A child's place in its session, which it never waits for. Its slot it waits for like whatever goes on: its parent is
+    /// executed already, so it goes before runs that have not begun, and no queue is too full for it.
+    pub(super) async fn place_of_child(&self, agent: &Agent, run_id: &str, key: &Key) -> Result<Turn, CreateRunError> {
+        let turns = &self.inner.turns;
+        loop {
+            let given_back = turns.given_back();
+            tokio::pin!(given_back);
+            // Listening first, so that nothing falls between the look and the wait.
+            given_back.as_mut().enable();
+            let front = match turns.place_of_child(run_id, key, agent.policy.concurrency) {
+                Ok(turn) => return Ok(turn),
+                Err(front) => front,
+            };
+            // The parent may have read its end already, and ask for the next one because of it.
+            if self.inner.store.run(&front).await?.is_none_or(|run| run.ended_at.is_none()) {
+                return Err(CreateRunError::SessionBusy { agent_id: agent.id.clone(), run_id: front.to_string() });
+            }
+            given_back.await;
+        }
+    }
+
     /// Stops the runs that were before this one in its session.
     pub(super) async fn supersede(&self, run_id: &str, ahead: &[Arc<str>]) {
         for superseded in ahead {

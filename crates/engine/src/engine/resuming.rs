@@ -4,10 +4,10 @@
 use runwire_agui::RunAgentInput;
 use runwire_bridge::{Recorder, Suspension};
 use runwire_frame::{NoticeLevel, RunStatus};
-use runwire_store::{Added, Appender, ExchangeRecord, ReadError, RunFilter, RunRecord};
+use runwire_store::{Added, Appender, ExchangeRecord, ReadError, RequestKey, RunFilter, RunRecord};
 use serde_json::{Map, Value};
 
-use super::{Continued, Engine, Ready, existing, removed};
+use super::{Continued, Engine, KnownBy, Ready, existing, removed};
 use crate::answers::{LeftOut, asked, judge, repeated};
 use crate::clock::now;
 use crate::driver::Agent;
@@ -36,7 +36,7 @@ impl Engine {
         create: CreateRun,
         run_id: String,
         mut input: RunAgentInput,
-        digest: String,
+        known_by: KnownBy,
     ) -> Result<Started, CreateRunError> {
         if let Some(interrupt_id) = repeated(input.resume()) {
             return Err(CreateRunError::ResumeRepeated { interrupt_id: interrupt_id.to_owned() });
@@ -44,7 +44,7 @@ impl Engine {
         let exchange = ExchangeRecord {
             session_id: input.thread_id.clone(),
             exchange_id: input.run_id.clone(),
-            input_digest: digest.clone(),
+            input_digest: known_by.digest.clone(),
         };
         let exchange_id = exchange.exchange_id.clone();
         let principal = create.principal.as_deref();
@@ -55,19 +55,23 @@ impl Engine {
         };
         if let Some(mut waiting) = waiting {
             self.check_session(&exchange.session_id, principal).await?;
-            match self.known(&exchange, principal).await? {
+            let repeated = match self.known(&exchange, principal).await? {
                 // A server that died between taking the input and acting on it left the run waiting: it is acted on now.
-                Some((record, true)) if record.status == RunStatus::Suspended.as_str() => waiting = record,
+                Some((record, true)) if record.status == RunStatus::Suspended.as_str() => {
+                    waiting = record;
+                    true
+                }
                 Some((record, same_input)) => return existing(record, same_input, exchange_id, principal),
-                None => {}
-            }
-            // What answers nothing supersedes the question, where the agent says so.
-            if agent.policy.concurrency == Concurrency::Supersede && input.resume().is_empty() {
+                None => false,
+            };
+            // What answers nothing supersedes the question, where the agent says so. What came before has done so then.
+            if agent.policy.concurrency == Concurrency::Supersede && input.resume().is_empty() && !repeated {
                 self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
             }
             // Of two answers, or an answer and a stop, one has the run; the other finds that it waits no more.
             if let Some(hold) = self.inner.runs.hold_in_turn(&waiting.run_id).await {
-                let taken = self.take_up(&waiting, &mut input, &create, exchange.clone()).await;
+                let key = known_by.key.clone();
+                let taken = self.take_up(&waiting, &mut input, &create, exchange.clone(), key).await;
                 if let Ok(TakenUp::Continues(continued, appender)) = taken {
                     let turn = self.turn_of_older(&agent, &waiting);
                     self.start(agent, &waiting, input, continued, Ready { appender, hold, turn });
@@ -84,16 +88,14 @@ impl Engine {
                 }
             }
         }
-        let mut left_out = LeftOut::default();
         if !input.resume().is_empty() {
             self.check_session(&exchange.session_id, principal).await?;
             if let Some((record, same_input)) = self.known(&exchange, principal).await? {
                 return existing(record, same_input, exchange_id, principal);
             }
             self.check_unresolved(&agent, &exchange, &input).await?;
-            left_out = LeftOut::take(&mut input, &[]);
         }
-        self.create_new(agent, create, run_id, input, digest, left_out).await
+        self.create_new(agent, create, run_id, input, known_by).await
     }
 
     /// The newest run of the agent in the exchange's session, of all or of those in one of these states.
@@ -152,6 +154,7 @@ impl Engine {
         input: &mut RunAgentInput,
         create: &CreateRun,
         exchange: ExchangeRecord,
+        key: Option<RequestKey>,
     ) -> Result<TakenUp, CreateRunError> {
         let principal = create.principal.as_deref();
         let store = &self.inner.store;
@@ -181,7 +184,7 @@ impl Engine {
             return Err(CreateRunError::WaitsForAnswer { run_id: run_id.clone(), interrupts: open });
         }
         let left_out = LeftOut::take(input, &open);
-        if let Added::Existing { record, same_input } = store.add_exchange(run_id, exchange).await?
+        if let Added::Existing { record, same_input } = store.add_keyed_exchange(run_id, exchange, key).await?
             && (!same_input || record.run_id != *run_id)
         {
             return Ok(TakenUp::Known { record: *record, same_input });

@@ -4,7 +4,7 @@ use runwire_bridge::Recorder;
 use runwire_frame::RunStatus;
 use runwire_store::RunRecord;
 
-use super::{CancelError, Engine};
+use super::{CancelError, Engine, Unneeded};
 use crate::clock::now;
 use crate::in_hand::Asked;
 use crate::recovery::{RecoverError, TakeOver, read_log};
@@ -12,7 +12,8 @@ use crate::run_core::to_append;
 use crate::turns::Key;
 
 impl Engine {
-    /// Asks a run to stop. It ends as cancelled, unless it has ended. Asking again changes nothing.
+    /// Asks a run to stop, and with it what it has started. It ends as cancelled, unless it has ended. Asking again changes
+    /// nothing.
     ///
     /// Returns the run as it stands now; it may take the driver's grace period until it ends.
     ///
@@ -29,7 +30,7 @@ impl Engine {
 
     /// Asks whoever has the run in hand to stop it, or ends it where it waits. One that is being created is in no store yet, but
     /// in hand from its first moment on.
-    pub(super) async fn stop(&self, run_id: &str) -> Result<(), CancelError> {
+    pub(crate) async fn stop(&self, run_id: &str) -> Result<(), CancelError> {
         loop {
             match self.inner.runs.ask_to_stop(run_id) {
                 Asked::Stopping(core) => {
@@ -54,7 +55,7 @@ impl Engine {
 
     /// A run that waits, for an answer, its turn or its next attempt, has no task: its log is ended here. Any other is left
     /// alone.
-    async fn cancel_waiting(&self, run_id: &str) -> Result<(), CancelError> {
+    pub(super) async fn cancel_waiting(&self, run_id: &str) -> Result<(), CancelError> {
         let store = &self.inner.store;
         let Some(record) = store.run(run_id).await? else { return Ok(()) };
         match RunStatus::from_wire(&record.status) {
@@ -64,12 +65,16 @@ impl Engine {
                 let recorded = Recorder::recover(state).priced(self.pricing()).cancel(now(), &[], None);
                 appender.enqueue(to_append(recorded)).map_err(RecoverError::from)?;
                 appender.progress().flush().await.map_err(RecoverError::from)?;
+                self.stop_children(run_id, Unneeded::All, Vec::new()).await;
             }
             Some(RunStatus::Queued | RunStatus::Retrying) => {
                 self.inner.turns.leave(run_id, &Key::new(&record.agent_id, &record.session_id));
                 let stopped =
                     TakeOver { why: "", retry: None, requeue: false, asked_to_stop: &|| true, pricing: self.pricing() };
                 stopped.of(store, &record).await?;
+                if record.head > 0 {
+                    self.stop_children(run_id, Unneeded::All, Vec::new()).await;
+                }
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use runwire_frame::RunStatus;
 use runwire_store::ReadError;
 
-use super::Engine;
+use super::{CancelError, Engine, Unneeded};
 use crate::recovery::{RecoverError, Recovered, TakeOver};
 
 impl Engine {
@@ -14,7 +14,8 @@ impl Engine {
     ///
     /// What had not begun is executed in its turn. What was executed has its next attempt where the agent's policy has one
     /// left, and fails otherwise. What waits for an answer goes on waiting. A run whose agent is not configured any more
-    /// fails; where the agent is configured otherwise by now the run goes on with that, and its `run.start` says so.
+    /// fails; where the agent is configured otherwise by now the run goes on with that, and its `run.start` says so. A run that
+    /// another started is stopped where that one has failed or was stopped, or cannot find it again.
     ///
     /// A run whose log is damaged stays as it is, and keeps nothing else from starting.
     ///
@@ -75,7 +76,8 @@ impl Engine {
             Some(_) => why.to_owned(),
             None => format!("{why}, and its agent `{}` is not configured here any more", record.agent_id),
         };
-        let asked_to_stop = || hold.asked_to_stop();
+        let needed = self.is_needed(&record).await?;
+        let asked_to_stop = || hold.asked_to_stop() || !needed;
         let how = TakeOver {
             why: &orphaned,
             retry: agent.map(|agent| &agent.policy.retry),
@@ -96,6 +98,16 @@ impl Engine {
             Err(error) => return Err(error),
         };
         match what {
+            // A run whose parent is gone has nobody who would do anything with its answer.
+            Recovered::Suspended if !needed => {
+                self.cancel_waiting(run_id).await.map_err(|error| match error {
+                    CancelError::Recover(error) => error,
+                    CancelError::Read(error) => error.into(),
+                    CancelError::UnknownRun(_) => ReadError::UnknownRun.into(),
+                })?;
+                tracing::warn!(%run_id, "a run waited for an answer that nobody needs any more, and is stopped");
+                return Ok(Some(Recovered::Cancelled));
+            }
             Recovered::Suspended | Recovered::Unreadable => {}
             Recovered::Queued => {
                 tracing::info!(%run_id, "a run was left behind that had not begun, and waits for its turn again");
@@ -105,6 +117,7 @@ impl Engine {
             }
             Recovered::Retrying => {
                 tracing::info!(%run_id, "a run was left behind and has its next attempt");
+                self.stop_children(run_id, Unneeded::Unkeyed, Vec::new()).await;
                 let turn = agent.map(|agent| self.turn_of_older(agent, &record));
                 let (engine, run_id) = (self.clone(), run_id.to_owned());
                 self.inner.tasks.spawn(async move { engine.go_on(run_id, hold, turn).await });
@@ -112,6 +125,9 @@ impl Engine {
             }
             Recovered::Failed | Recovered::Cancelled | Recovered::Ended => {
                 tracing::warn!(%run_id, ?what, "a run was left behind and is ended now");
+                if what != Recovered::Ended {
+                    self.stop_children(run_id, Unneeded::All, Vec::new()).await;
+                }
             }
         }
         self.let_go_and_log(run_id, hold).await;

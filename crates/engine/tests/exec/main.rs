@@ -8,6 +8,7 @@ mod bounds;
 mod fixture;
 mod output;
 mod processes;
+mod redaction;
 
 use fixture::{Bed, Log, driven_by, input, request};
 use runwire_engine::drivers::{ExecDriver, ExecOptions};

@@ -38,6 +38,8 @@ pub struct Answer {
     pub content_type: Option<&'static str>,
     /// Where to go instead.
     pub location: Option<String>,
+    /// When to come back.
+    pub retry_after: Option<&'static str>,
     /// Waited for before the answer's head is sent.
     pub after: Duration,
     pub steps: Vec<Step>,
@@ -50,7 +52,8 @@ impl Answer {
     }
 
     pub fn steps(steps: Vec<Step>) -> Answer {
-        Answer { status: 200, content_type: Some("text/event-stream"), location: None, after: Duration::ZERO, steps }
+        let content_type = Some("text/event-stream");
+        Answer { status: 200, content_type, location: None, retry_after: None, after: Duration::ZERO, steps }
     }
 
     /// The events as most servers write them.
@@ -147,6 +150,9 @@ async fn answer(
     let mut response = Response::builder().status(answer.status);
     if let Some(content_type) = answer.content_type {
         response = response.header("content-type", content_type);
+    }
+    if let Some(when) = answer.retry_after {
+        response = response.header("retry-after", when);
     }
     if let Some(location) = answer.location {
         response = response.header("location", location);

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use futures_util::future::join_all;
 use runwire_engine::HttpSetupError;
 use runwire_engine::drivers::{AguiDriver, AguiOptions};
 use runwire_frame::{Data, SegmentStatus};
 use serde_json::json;
 
-use crate::fixture::patiently;
+use crate::fixture::{bed, driven_by, patiently, retried_after};
 use crate::server::{Answer, Server, Step, lines};
 use crate::{
     RUN, THREAD, ask, assert_channel_error, front, front_with, impatient, log_of, run_finished, run_started, underway,
@@ -32,6 +33,25 @@ async fn a_refusal_is_told_with_its_status_and_what_the_agent_said() {
         let reason = StatusCode::from_u16(status).unwrap().to_string();
         assert!(message.contains(&reason) && message.contains("{\"detail\":\"not today\"}"), "{message}");
         assert_eq!(log.event_types(), ["RUN_STARTED", "RUN_ERROR"]);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_to_be_left_alone_for_longer_than_the_longest_pause_is_asked_once() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    for (status, code) in [(429, "RATE_LIMITED"), (503, "CHANNEL_ERROR")] {
+        let busy = Answer { retry_after: Some("7200"), ..Answer::refusal(status, "busy") };
+        let server = Server::start(move |_, _| busy.clone()).await;
+        let driver = AguiDriver::new(AguiOptions::new(server.url())).unwrap();
+        let bed = bed([retried_after(Duration::from_secs(60), 3, driven_by("upstream", driver))]);
+        let log = bed.ended(&ask(&bed).await).await;
+        let (found, message, retryable) = log.error();
+        assert_eq!((log.ending(), found, retryable), ("failed", code, true), "later it may well succeed");
+        assert!(message.contains("and asks to wait 7200 s: busy"), "{message}");
+        let Some(Data::RunEnd(end)) = log.frames.last().map(|frame| frame.data.clone()) else { panic!("it has ended") };
+        let detail = end.failure_detail.unwrap();
+        assert!(detail.contains("only after 7200s") && detail.contains("`max_backoff`) is 60s"), "{detail}");
+        assert_eq!(server.seen().len(), 1);
     }
 }
 
@@ -122,7 +142,7 @@ async fn silence_fails_the_run_as_a_timeout_before_the_answer_and_in_it() {
         (Answer::events_then(&[run_started()], Step::Hang), ""),
         (Answer::events_then(&underway(), Step::Hang), "Kept."),
     ];
-    for (answer, kept) in silent {
+    let checks = silent.map(async |(answer, kept)| {
         let server = Server::start(move |_, _| answer.clone()).await;
         let bed = front_with(impatient(server.url()));
         let log = bed.ended(&ask(&bed).await).await;
@@ -130,7 +150,9 @@ async fn silence_fails_the_run_as_a_timeout_before_the_answer_and_in_it() {
         assert_eq!((log.ending(), code, retryable), ("failed", "TIMEOUT", false), "{message}");
         assert!(message.contains("silent"), "{message}");
         assert_eq!(log.text(), kept);
-    }
+    });
+    // Each of them waits.
+    join_all(checks).await;
 }
 
 #[tokio::test]
@@ -210,7 +232,8 @@ async fn what_an_idempotent_agent_fails_with_underway_may_be_tried_again_if_it_m
         (Answer::events(&with(underway(), [error("GUARDRAIL_BLOCKED")])), "GUARDRAIL_BLOCKED", false),
     ] {
         let server = Server::start(move |_, _| answer.clone()).await;
-        let bed = front_with(AguiOptions { idempotent: true, ..impatient(server.url()) });
+        let silent = if code == "TIMEOUT" { impatient(server.url()) } else { AguiOptions::new(server.url()) };
+        let bed = front_with(AguiOptions { idempotent: true, ..silent });
         let log = bed.ended(&ask(&bed).await).await;
         let (found, message, may_retry) = log.error();
         assert_eq!((log.ending(), found, may_retry), ("failed", code, retryable), "{message}");
@@ -244,11 +267,10 @@ async fn an_agent_that_sends_no_event_in_time_fails_the_run_and_one_that_does_ma
         assert_eq!((log.ending(), code, retryable), ("failed", "TIMEOUT", false), "{message}");
         assert!(message.contains("sent no event within 300ms"), "{message}");
     }
-    let slow = vec![
-        Step::Bytes(lines(&underway(), "\n")),
-        Step::Wait(Duration::from_millis(600)),
-        Step::Bytes(lines(&[run_finished()], "\n")),
-    ];
+    // In time on a busy machine too.
+    let (patience, longer) = (Duration::from_secs(3), Duration::from_secs(4));
+    let slow =
+        vec![Step::Bytes(lines(&underway(), "\n")), Step::Wait(longer), Step::Bytes(lines(&[run_finished()], "\n"))];
     let server = Server::start(move |_, _| Answer::steps(slow.clone())).await;
     let bed = front_with(AguiOptions { first_event_timeout: Some(patience), ..AguiOptions::new(server.url()) });
     assert_eq!(bed.ended(&ask(&bed).await).await.ending(), "completed");

@@ -58,6 +58,38 @@ async fn the_agent_is_sent_what_a_client_that_followed_the_run_would_send() {
 }
 
 #[tokio::test]
+async fn what_an_agent_echoes_is_told_and_what_it_was_asked_is_gone_on_from() {
+    let server = Server::start(move |number, seen| {
+        let run = &seen.body["runId"];
+        let echo = json!({ "threadId": THREAD, "runId": run, "messages": [] });
+        let mut finished = json!({ "type": "RUN_FINISHED", "threadId": THREAD, "runId": run });
+        if number == 0 {
+            let interrupts = json!([{ "id": "i1", "reason": "input" }]);
+            finished["outcome"] = json!({ "type": "interrupt", "interrupts": interrupts });
+        }
+        Answer::events(&[json!({ "type": "RUN_STARTED", "threadId": THREAD, "runId": run, "input": echo }), finished])
+    })
+    .await;
+    let bed = front(server.url());
+    let run_id = ask(&bed).await;
+    bed.reaches(&run_id, RunStatus::Suspended).await;
+    bed.idle().await;
+    bed.engine.resume(answer(&run_id, json!("go"))).await.unwrap();
+    let log = bed.ended(&run_id).await;
+    assert_eq!(log.ending(), "completed");
+
+    let [first, next] = &server.seen()[..] else { panic!("two requests") };
+    assert_eq!(next.body["messages"], first.body["messages"], "nobody's question is lost");
+    let told: Vec<Value> = log.events.iter().map(|event| event.to_value()).collect();
+    let echoes: Vec<&Value> = told.iter().filter(|event| event["type"] == "RUN_STARTED").collect();
+    assert_eq!(echoes.iter().map(|event| &event["input"]["messages"]).collect::<Vec<_>>(), [&json!([]); 2]);
+    assert!(echoes.iter().all(|event| event.get("askedInput").is_none()));
+    // The same answers again, as whoever does not know their exchange sends them.
+    let again = ResumeRun { exchange_id: None, ..answer(&run_id, json!("go")) };
+    assert!(bed.engine.resume(again).await.unwrap().existing);
+}
+
+#[tokio::test]
 async fn a_schema_of_the_agents_that_cannot_be_used_here_lets_the_answer_through_with_a_warning() {
     let schema = json!({ "$ref": "https://example.com/answer.json" });
     let (server, bed, run_id) = asking(json!({ "id": "i1", "reason": "input", "responseSchema": schema })).await;

@@ -46,8 +46,12 @@ impl Model for Anthropic {
         part(media).is_some()
     }
 
+    fn body(&self, model: &str, request: &ModelRequest) -> Value {
+        body(model, request)
+    }
+
     fn call(&self, model: &str, request: &ModelRequest) -> ModelStream {
-        self.endpoint.answer("/messages", body(model, request), Reader::default())
+        self.endpoint.answer("/messages", self.body(model, request), Reader::default())
     }
 }
 

@@ -45,10 +45,14 @@ impl Model for Gemini {
         part(media).is_some()
     }
 
+    fn body(&self, _: &str, request: &ModelRequest) -> Value {
+        body(request)
+    }
+
     fn call(&self, model: &str, request: &ModelRequest) -> ModelStream {
         let model = model.strip_prefix("models/").unwrap_or(model);
         let path = format!("/models/{model}:streamGenerateContent?alt=sse");
-        self.endpoint.answer(&path, body(request), Reader::default())
+        self.endpoint.answer(&path, self.body(model, request), Reader::default())
     }
 }
 

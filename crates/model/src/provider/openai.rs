@@ -1,11 +1,12 @@
 //! Chat completions as OpenAI has them, and the many servers that speak the same.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use runwire_agui::{CallUsage, Part as UsagePart, PartSource};
 use serde_json::{Map, Value, json};
 
-use super::{overlay, parse};
+use super::{arguments_value, overlay, parse};
 use crate::call::{Media, MediaKind, Model, ModelEvent, ModelRequest, ModelStream, Part, Turn};
 use runwire_engine::HttpSetupError;
 
@@ -42,10 +43,14 @@ impl Model for OpenAi {
         part(media).is_some()
     }
 
-    fn call(&self, model: &str, request: &ModelRequest) -> ModelStream {
+    fn body(&self, model: &str, request: &ModelRequest) -> Value {
         // The old name is refused by newer models, the new one is unknown to many other servers.
         let limit = if self.endpoint.is_at(OWN_HOST) { "max_completion_tokens" } else { "max_tokens" };
-        self.endpoint.answer("/chat/completions", body(model, request, limit), Reader::default())
+        body(model, request, limit)
+    }
+
+    fn call(&self, model: &str, request: &ModelRequest) -> ModelStream {
+        self.endpoint.answer("/chat/completions", self.body(model, request), Reader::default())
     }
 }
 
@@ -63,8 +68,7 @@ fn body(model: &str, request: &ModelRequest, limit: &str) -> Value {
                 message.insert("content".to_owned(), said);
                 if !calls.is_empty() {
                     let call = |call: &crate::call::MadeCall| {
-                        let arguments = if call.arguments.is_empty() { "{}" } else { &call.arguments };
-                        let function = json!({ "name": call.name, "arguments": arguments });
+                        let function = json!({ "name": call.name, "arguments": arguments_text(&call.arguments) });
                         json!({ "id": call.id, "type": "function", "function": function })
                     };
                     message.insert("tool_calls".to_owned(), calls.iter().map(call).collect());
@@ -95,6 +99,15 @@ fn body(model: &str, request: &ModelRequest, limit: &str) -> Value {
     body.extend(request.temperature.map(|temperature| ("temperature".to_owned(), json!(temperature))));
     overlay(&mut body, &request.extra);
     Value::Object(body)
+}
+
+/// A call's arguments as the model wrote them, where that is a JSON object. OpenAI takes any text back, but other servers
+/// parse it, and refuse the whole conversation over a call that was cut off in the middle.
+fn arguments_text(arguments: &str) -> Cow<'_, str> {
+    match serde_json::from_str::<Map<String, Value>>(arguments) {
+        Ok(_) => Cow::Borrowed(arguments),
+        Err(_) => Cow::Owned(arguments_value(arguments).to_string()),
+    }
 }
 
 /// Text alone goes as a string: servers that know no parts take that too.

@@ -143,3 +143,19 @@ fn a_request_has_the_conversation_the_tools_and_what_is_configured() {
     });
     assert_eq!(body("m", &request, "max_tokens"), wanted);
 }
+
+#[test]
+fn a_call_that_was_cut_off_in_its_arguments_is_given_back_as_json_and_every_other_as_it_was_written() {
+    for (written, given_back) in [
+        ("{\"city\":", r#"{"arguments":"{\"city\":"}"#),
+        ("Paris", r#"{"arguments":"Paris"}"#),
+        ("[1]", r#"{"arguments":"[1]"}"#),
+        (" ", "{}"),
+        ("{ \"n\": 1.0, \"n\": 2 }", "{ \"n\": 1.0, \"n\": 2 }"),
+    ] {
+        let made = MadeCall { id: "c".to_owned(), name: "t".to_owned(), arguments: written.to_owned(), opaque: None };
+        let turns = vec![Turn::Assistant { text: String::new(), calls: vec![made] }];
+        let sent = body("m", &ModelRequest { turns, ..ModelRequest::default() }, "max_tokens");
+        assert_eq!(sent["messages"][0]["tool_calls"][0]["function"]["arguments"], given_back, "{written}");
+    }
+}

@@ -15,6 +15,7 @@ use runwire_engine::{Agent, AgentPolicy, Driver, OnDeadline, WaitRule};
 use serde::Deserialize;
 
 use super::guardrails::{GuardrailTable, guardrails};
+use super::payloads::{PayloadsTable, Secrets};
 use super::spending::LimitsTable;
 use super::{RetentionTable, from_environment, model_agent, revision};
 use crate::policy::{ConcurrencyWord, RetryTable};
@@ -29,6 +30,8 @@ pub(super) struct AgentTable {
     pub(super) limits: LimitsTable,
     #[serde(default)]
     pub(super) guardrails: Vec<GuardrailTable>,
+    #[serde(default)]
+    pub(super) payloads: PayloadsTable,
     pub(super) retry: Option<RetryTable>,
     #[serde(default, deserialize_with = "duration::optional")]
     pub(super) answer_within: Option<Duration>,
@@ -96,6 +99,8 @@ pub(super) struct AgentTable {
     pub(super) tools: BTreeMap<String, model_agent::ToolTable>,
     #[serde(default)]
     pub(super) mcp: BTreeMap<String, model_agent::McpTable>,
+    #[serde(default)]
+    pub(super) agents: BTreeMap<String, model_agent::AgentToolTable>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -191,23 +196,36 @@ pub(super) fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Resul
         }
     };
     // What the environment holds is no part of the configuration, so a new secret is no new revision.
-    // Nor is what is kept of its runs, when they are executed, or what they may use, a part of what it does.
+    // Nor is what is kept of its runs and beside them, when they are executed, or what they may use, a part of what it does.
     let of_revision = AgentTable {
         retention: None,
         retry: None,
         lane: None,
         concurrency: None,
         limits: LimitsTable::default(),
+        payloads: PayloadsTable::default(),
         ..table.clone()
     };
     let revision = Some(revision(&format!("{of_revision:?}{files}")));
     let policy = AgentPolicy {
         limits: table.limits.limits(priced).context("limits")?,
         guardrails: guardrails(&table.guardrails)?,
+        payloads: table.payloads.policy(table.model.is_some(), secrets(table)).context("payloads")?,
         waiting: wait_rule(table)?,
         ..policy::of(table.retry.as_ref(), table.lane.as_deref(), table.concurrency)?
     };
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver, policy })
+}
+
+/// The values of the variables that the agent's tables name.
+fn secrets(table: &AgentTable) -> Secrets {
+    let mut secrets = Secrets::default();
+    table.headers.values().chain(table.env.values()).for_each(|value| secrets.of_text(value));
+    table.guardrails.iter().for_each(|rail| rail.add_secrets(&mut secrets));
+    table.api_key_env.iter().for_each(|name| secrets.of_variable(name));
+    table.tools.values().for_each(|tool| tool.add_secrets(&mut secrets));
+    table.mcp.values().for_each(|server| server.add_secrets(&mut secrets));
+    secrets
 }
 
 fn external(table: &AgentTable) -> anyhow::Result<ExternalDriver> {

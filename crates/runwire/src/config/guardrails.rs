@@ -9,6 +9,7 @@ use runwire_engine::{Action, GuardService, Guarded, Guardrail, Judge};
 use serde::Deserialize;
 
 use super::from_environment;
+use super::payloads::Secrets;
 use crate::duration;
 
 pub const GUARDRAIL: &[&str] = &["name", "on", "pattern", "url", "headers", "timeout", "action"];
@@ -55,6 +56,11 @@ pub fn guardrails(tables: &[GuardrailTable]) -> anyhow::Result<Vec<Guardrail>> {
 }
 
 impl GuardrailTable {
+    /// Adds the values of the variables that it names.
+    pub fn add_secrets(&self, secrets: &mut Secrets) {
+        self.headers.values().for_each(|value| secrets.of_text(value));
+    }
+
     fn guardrail(&self) -> anyhow::Result<Guardrail> {
         if self.name.is_empty() {
             bail!("name: it is empty, and whoever reads that it found something could not tell which it is");

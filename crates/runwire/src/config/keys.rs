@@ -4,6 +4,7 @@ use anyhow::bail;
 
 use super::guardrails::GUARDRAIL;
 use super::model_agent;
+use super::payloads::PAYLOADS;
 use super::spending::{LIMITS, PRICE, PRICES};
 use crate::policy::{LANE, RETRY};
 
@@ -12,10 +13,12 @@ const TOP: &[&str] = &[
     "store",
     "sync",
     "cors_origins",
+    "copilotkit_path",
     "cancel_grace",
     "shutdown_grace",
     "orphan_check",
     "stream_max_age",
+    "max_child_depth",
     "retention",
     "prices",
     "lanes",
@@ -33,6 +36,7 @@ const EVERY_AGENT: &[&str] = &[
     "concurrency",
     "limits",
     "guardrails",
+    "payloads",
     "answer_within",
     "on_deadline",
     "deadline_answer",
@@ -110,6 +114,9 @@ pub(super) fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
         if let Some(limits) = agent.get("limits").and_then(toml::Value::as_table) {
             known(&format!("{place}limits."), limits, LIMITS, &[])?;
         }
+        if let Some(payloads) = agent.get("payloads").and_then(toml::Value::as_table) {
+            known(&format!("{place}payloads."), payloads, PAYLOADS, &[])?;
+        }
         for (i, rail) in agent.get("guardrails").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
             if let Some(rail) = rail.as_table() {
                 known(&format!("{place}guardrails[{i}]."), rail, GUARDRAIL, &[])?;
@@ -118,7 +125,12 @@ pub(super) fn check_keys(table: &toml::Table) -> anyhow::Result<()> {
         if let Some(retry) = agent.get("retry").and_then(toml::Value::as_table) {
             known(&format!("{place}retry."), retry, RETRY, &[])?;
         }
-        for (key, keys) in [("tools", model_agent::TOOL_KEYS), ("mcp", model_agent::MCP_KEYS)] {
+        let tools = [
+            ("tools", model_agent::TOOL_KEYS),
+            ("mcp", model_agent::MCP_KEYS),
+            ("agents", model_agent::AGENT_TOOL_KEYS),
+        ];
+        for (key, keys) in tools {
             for (name, table) in agent.get(key).and_then(toml::Value::as_table).into_iter().flatten() {
                 if let Some(table) = table.as_table() {
                     known(&format!("{place}{key}.{name}."), table, keys, &[])?;
@@ -145,7 +157,7 @@ fn known(place: &str, table: &toml::Table, keys: &[&str], more: &[&str]) -> anyh
 }
 
 /// The nearest known word, if one is near.
-fn hint(word: &str, known: &[&str]) -> String {
+pub(super) fn hint(word: &str, known: &[&str]) -> String {
     let nearest = known.iter().map(|k| (strsim::damerau_levenshtein(word, k), k)).min_by_key(|(distance, _)| *distance);
     match nearest {
         Some((distance, nearest)) if distance <= word.len().max(nearest.len()) / 2 => {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use runwire_engine::Driver;
+use runwire_engine::{DEFAULT_LANE, Driver, MAX_CHILD_TEXT};
 use runwire_model::{
-    AgentOptions, Anthropic, Approval, EndpointOptions, Gemini, HttpTool, HttpToolOptions, ModelDriver, OpenAi,
-    OwnTool, ToolSource, ToolSpec,
+    AgentOptions, AgentTool, AgentToolOptions, Anthropic, Approval, EndpointOptions, Gemini, HttpTool, HttpToolOptions,
+    ModelDriver, OpenAi, OwnTool, ToolSource, ToolSpec,
 };
 #[cfg(feature = "mcp")]
 use runwire_model::{McpOptions, McpServer, McpTransport};
@@ -18,6 +18,9 @@ use serde_json::{Value, json};
 
 use super::agent::AgentTable;
 use super::from_environment;
+use super::keys::hint;
+use super::payloads::Secrets;
+use crate::policy::LaneTable;
 use crate::{duration, size};
 
 /// The keys of such an agent.
@@ -39,6 +42,7 @@ pub const KEYS: &[&str] = &[
     "send_state",
     "tools",
     "mcp",
+    "agents",
 ];
 
 /// The keys of `[agents.NAME.tools.TOOL]`.
@@ -56,7 +60,26 @@ pub const TOOL_KEYS: &[&str] = &[
 
 /// The keys of `[agents.NAME.mcp.SERVER]`.
 pub const MCP_KEYS: &[&str] =
-    &["command", "env", "url", "headers", "tools", "approval", "timeout", "max_result_bytes", "required"];
+    &["command", "env", "url", "headers", "tools", "approval", "approvals", "timeout", "max_result_bytes", "required"];
+
+/// The keys of `[agents.NAME.agents.TOOL]`.
+pub const AGENT_TOOL_KEYS: &[&str] =
+    &["agent", "description", "lane", "timeout", "max_result_bytes", "approval", "required"];
+
+/// `[agents.NAME.agents.TOOL]`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct AgentToolTable {
+    agent: Option<String>,
+    description: Option<String>,
+    lane: Option<String>,
+    #[serde(default, deserialize_with = "duration::optional")]
+    timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "size::optional")]
+    max_result_bytes: Option<u64>,
+    approval: Option<toml::Value>,
+    #[serde(default)]
+    required: bool,
+}
 
 /// `[agents.NAME.mcp.SERVER]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -71,6 +94,8 @@ pub struct McpTable {
     headers: BTreeMap<String, String>,
     tools: Option<Vec<String>>,
     approval: Option<toml::Value>,
+    #[serde(default)]
+    approvals: BTreeMap<String, toml::Value>,
     #[serde(default, deserialize_with = "duration::optional")]
     timeout: Option<Duration>,
     #[serde(default, deserialize_with = "size::optional")]
@@ -95,6 +120,21 @@ pub struct ToolTable {
     approval: Option<toml::Value>,
     #[serde(default)]
     required: bool,
+}
+
+impl ToolTable {
+    /// Adds the values of the variables that it names.
+    pub fn add_secrets(&self, secrets: &mut Secrets) {
+        self.headers.values().for_each(|value| secrets.of_text(value));
+    }
+}
+
+impl McpTable {
+    /// Adds the values of the variables that it names.
+    pub fn add_secrets(&self, secrets: &mut Secrets) {
+        self.headers.values().for_each(|value| secrets.of_text(value));
+        self.env.iter().for_each(|name| secrets.of_variable(name));
+    }
 }
 
 /// The driver of such an agent, and what was read of other files for it.
@@ -142,6 +182,11 @@ pub fn build(table: &AgentTable) -> anyhow::Result<(Arc<dyn Driver>, String)> {
         let tool = http_tool(name, tool, &mut files).with_context(|| format!("tools.{name}"))?;
         options.tools.push(Arc::new(tool) as Arc<dyn OwnTool>);
     }
+    for (name, tool) in &table.agents {
+        let taken = table.tools.contains_key(name);
+        let tool = agent_tool(name, taken, tool).with_context(|| format!("agents.{name}"))?;
+        options.tools.push(Arc::new(tool) as Arc<dyn OwnTool>);
+    }
     for (name, server) in &table.mcp {
         options.sources.push(mcp_server(name, server).with_context(|| format!("mcp.{name}"))?);
     }
@@ -153,12 +198,67 @@ pub fn build(table: &AgentTable) -> anyhow::Result<(Arc<dyn Driver>, String)> {
     Ok((Arc::new(driver), files))
 }
 
-fn http_tool(name: &str, table: &ToolTable, files: &mut String) -> anyhow::Result<HttpTool> {
+fn check_name(name: &str) -> anyhow::Result<()> {
     if name.is_empty() || name.len() > 64 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)) {
         bail!(
             "the name of a tool is made of at most 64 letters, digits, `-` and `_`, because model APIs take no other"
         );
     }
+    Ok(())
+}
+
+fn agent_tool(name: &str, taken: bool, table: &AgentToolTable) -> anyhow::Result<AgentTool> {
+    check_name(name)?;
+    if taken {
+        bail!("there is a tool of that name in `tools` already, and a model calls both by their names");
+    }
+    let Some(agent) = &table.agent else { bail!("`agent` is missing: which agent a call starts a run of") };
+    let Some(description) = &table.description else { bail!("`description` is missing: a model chooses tools by it") };
+    let mut options = AgentToolOptions::new(name, description, agent);
+    options.lane.clone_from(&table.lane);
+    options.timeout = table.timeout;
+    if options.timeout.is_some_and(|timeout| timeout.is_zero()) {
+        bail!("timeout: with no time at all every call would fail");
+    }
+    if let Some(bytes) = table.max_result_bytes {
+        options.max_result_bytes = usize::try_from(bytes).context("max_result_bytes")?;
+        if options.max_result_bytes > MAX_CHILD_TEXT {
+            bail!("max_result_bytes: of an agent's answer at most {MAX_CHILD_TEXT} bytes are kept");
+        }
+    }
+    options.approval = table.approval.as_ref().map(approval).transpose()?.unwrap_or_default();
+    options.required = table.required;
+    Ok(AgentTool::new(options))
+}
+
+/// Every agent and lane that these tables name has to be there.
+pub fn check_agents(
+    id: &str,
+    table: &AgentTable,
+    known: &BTreeMap<String, AgentTable>,
+    lanes: &BTreeMap<String, LaneTable>,
+) -> anyhow::Result<()> {
+    for (name, tool) in &table.agents {
+        let place = format!("agents.{id}.agents.{name}");
+        if let Some(agent) = &tool.agent
+            && !known.contains_key(agent)
+        {
+            let names: Vec<&str> = known.keys().map(String::as_str).collect();
+            bail!("{place}.agent: there is no agent `{agent}`{}; there is {}", hint(agent, &names), names.join(", "));
+        }
+        if let Some(lane) = &tool.lane
+            && lane != DEFAULT_LANE
+            && !lanes.contains_key(lane)
+        {
+            let names: Vec<&str> = lanes.keys().map(String::as_str).chain([DEFAULT_LANE]).collect();
+            bail!("{place}.lane: there is no `[lanes.{lane}]`; there is {}", names.join(", "));
+        }
+    }
+    Ok(())
+}
+
+fn http_tool(name: &str, table: &ToolTable, files: &mut String) -> anyhow::Result<HttpTool> {
+    check_name(name)?;
     let Some(url) = &table.url else { bail!("`url` is missing: where calls are sent to") };
     let Some(description) = &table.description else { bail!("`description` is missing: a model chooses tools by it") };
     let parameters = match (&table.parameters, &table.parameters_file) {
@@ -210,6 +310,10 @@ fn mcp_server(name: &str, table: &McpTable) -> anyhow::Result<Arc<dyn ToolSource
     let mut options = McpOptions::new(name, transport);
     options.tools.clone_from(&table.tools);
     options.approval = table.approval.as_ref().map(approval).transpose()?.unwrap_or_default();
+    for (tool, value) in &table.approvals {
+        let approval = approval(value).with_context(|| format!("approvals.{tool}"))?;
+        options.approvals.insert(tool.clone(), approval);
+    }
     options.timeout = table.timeout.unwrap_or(options.timeout);
     if options.timeout.is_zero() {
         bail!("timeout: with no time at all every call would fail");

@@ -11,7 +11,7 @@ use crate::duration;
 
 pub const PRICES: &[&str] = &["currency", "models"];
 pub const PRICE: &[&str] = &["provider", "model", "input", "output", "cached_input", "cache_write_input", "reasoning"];
-pub const LIMITS: &[&str] = &["duration", "model_calls", "tokens", "cost", "session_cost", "day_cost"];
+pub const LIMITS: &[&str] = &["duration", "model_calls", "tokens", "cost", "session_cost", "day_cost", "with_children"];
 
 /// `[prices]`
 #[derive(Debug, Deserialize)]
@@ -44,6 +44,7 @@ pub struct LimitsTable {
     cost: Option<toml::Value>,
     session_cost: Option<toml::Value>,
     day_cost: Option<toml::Value>,
+    with_children: bool,
 }
 
 impl PricesTable {
@@ -91,7 +92,11 @@ impl LimitsTable {
             cost: optional("cost", self.cost.as_ref())?,
             session_cost: optional("session_cost", self.session_cost.as_ref())?,
             day_cost: optional("day_cost", self.day_cost.as_ref())?,
+            with_children: self.with_children,
         };
+        if self.with_children && limits.tokens.is_none() && limits.cost.is_none() {
+            bail!("with_children: what children use counts against `tokens` and `cost`, and neither is given");
+        }
         let money = [("cost", limits.cost), ("session_cost", limits.session_cost), ("day_cost", limits.day_cost)];
         if let Some((key, _)) = money.iter().find(|(_, limit)| limit.is_some())
             && !priced

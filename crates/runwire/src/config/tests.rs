@@ -7,6 +7,8 @@ use runwire_engine::{OnDeadline, WaitRule};
 use super::*;
 
 fn settings(text: &str) -> anyhow::Result<Settings> {
+    // As `main` does it; only the first of several can be installed, and it does not matter which that is.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let flags = ListenArgs { listen: None, store: None, sync: None };
     Settings::from_file(parse(text)?, &flags)
 }
@@ -74,7 +76,15 @@ fn an_unknown_key_is_an_error_that_names_the_nearest_known_one() {
         ("[agents.a]\ndriver = \"exec\"\ncomand = [\"x\"]", "`agents.a.comand`", "`command`"),
         ("[[tokens]]\nname = \"a\"\ntokn = \"t\"", "`tokens[0].tokn`", "`token`"),
         ("[agents.a]\ndriver = \"openai\"\nmodle = \"m\"", "`agents.a.modle`", "`model`"),
+        ("[agents.a]\ndriver = \"demo\"\npayloads = { redcat = [] }", "`agents.a.payloads.redcat`", "`redact`"),
         ("[agents.a]\ndriver = \"openai\"\n[agents.a.tools.t]\nulr = \"x\"", "`agents.a.tools.t.ulr`", "`url`"),
+        ("[agents.a]\ndriver = \"openai\"\n[agents.a.agents.t]\nagnt = \"x\"", "`agents.a.agents.t.agnt`", "`agent`"),
+        (
+            "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\nagents.t = { agent = \"serch\", description = \"d\" }\n\
+             [agents.search]\ndriver = \"demo\"",
+            "agents.a.agents.t.agent: there is no agent `serch`",
+            "`search`",
+        ),
     ] {
         let error = error(text);
         assert!(error.contains(key) && error.contains(nearest), "{error}");
@@ -88,6 +98,20 @@ fn an_unknown_key_is_an_error_that_names_the_nearest_known_one() {
     assert!(error("[agents.a]\ndriver = \"demo\"\nurl = \"http://x/\"").contains("`agents.a.url`"));
 }
 
+/// An agent with another as the tool `t`, of which this is said.
+fn as_tool(keys: &str) -> String {
+    format!("[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\n[agents.a.agents.t]\n{keys}")
+}
+
+#[test]
+fn an_agent_can_be_the_tool_of_another_and_of_itself() {
+    let whole = "agent = \"a\"\ndescription = \"d\"\ntimeout = \"1m\"\napproval = \"always\"\nlane = \"default\"";
+    let settings = settings(&format!("max_child_depth = 2\n{}", as_tool(whole))).unwrap();
+    assert_eq!(settings.max_child_depth, 2);
+    let tools = settings.agents[0].driver.capabilities().tools.unwrap().items.unwrap();
+    assert_eq!((tools[0].name.as_str(), tools[0].description.as_str()), ("t", "d"));
+}
+
 #[test]
 fn what_cannot_work_is_refused_with_its_place() {
     for (text, says) in [
@@ -99,6 +123,19 @@ fn what_cannot_work_is_refused_with_its_place() {
         ("stream_max_age = \"0s\"", "stream_max_age"),
         ("orphan_check = \"0s\"", "orphan_check"),
         ("[lanes.slow]\nlimit = 0", "lanes.slow.limit"),
+        ("max_child_depth = -1", "max_child_depth"),
+        ("[agents.a]\ndriver = \"demo\"\nlimits = { with_children = true }", "neither is given"),
+        (&*as_tool("description = \"d\""), "`agent` is missing"),
+        (&*as_tool("agent = \"a\""), "`description` is missing"),
+        (&*as_tool("agent = \"a\"\ndescription = \"d\"\ntimeout = \"0s\""), "timeout"),
+        (&*as_tool("agent = \"a\"\ndescription = \"d\"\nmax_result_bytes = \"2MiB\""), "1048576"),
+        (&*as_tool("agent = \"a\"\ndescription = \"d\"\nlane = \"fast\""), "agents.a.agents.t.lane"),
+        (
+            &*as_tool(
+                "agent = \"a\"\ndescription = \"d\"\n[agents.a.tools.t]\nurl = \"http://x/\"\ndescription = \"d\"",
+            ),
+            "in `tools` already",
+        ),
         ("[lanes.slow]\n[agents.a]\ndriver = \"demo\"\nlane = \"fast\"", "there is slow, default"),
         ("[agents.a]\ndriver = \"demo\"\nconcurrency = \"both\"", "supersede"),
         ("[agents.a]\ndriver = \"demo\"\nretry = { max_attempts = 0 }", "retry.max_attempts"),
@@ -136,6 +173,16 @@ fn what_cannot_work_is_refused_with_its_place() {
         ),
         ("[agents.a]\ndriver = \"agui\"\nurl = \"http://x/\"\ncapabilities.magic = {}", "`/magic`"),
         ("[agents.a]\ndriver = \"openai\"", "`model` is missing"),
+        ("[agents.a]\ndriver = \"demo\"\npayloads = { redact = [\"a\", \"(\"] }", "agents.a: payloads: redact[1]"),
+        ("[agents.a]\ndriver = \"demo\"\npayloads = { redact = [\"x*\"] }", "found everywhere"),
+        ("[agents.a]\ndriver = \"demo\"\npayloads = { redact_keys = [\"\"] }", "redact_keys[0]"),
+        ("[agents.a]\ndriver = \"demo\"\npayloads = { model_calls = true }", "made elsewhere"),
+        ("[agents.a]\ndriver = \"demo\"\npayloads = { max_bytes = \"0B\" }", "payloads: max_bytes"),
+        (
+            "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\n\
+             mcp.s = { command = [\"x\"], approvals = { pay = \"sometimes\" } }",
+            "mcp.s: approvals.pay: approval: `sometimes`",
+        ),
         (
             "[agents.a]\ndriver = \"gemini\"\nmodel = \"m\"\napi_key_env = \"RUNWIRE_TEST_UNSET\"",
             "api_key_env: the environment variable RUNWIRE_TEST_UNSET is wanted",
@@ -163,6 +210,8 @@ fn what_cannot_work_is_refused_with_its_place() {
         ("[[tokens]]\nname = \"a\"\ntoken = \"\"", "empty"),
         ("[[tokens]]\nname = \"a\"\ntoken = \"t\"\nruns = \"some\"", "some"),
         ("cors_origins = [\"localhost\"]", "`localhost`"),
+        ("copilotkit_path = \"copilotkit\"", "`copilotkit` is no path"),
+        ("copilotkit_path = \"/v2/copilotkit\"", "routes of its own under `/v2`"),
         (
             "[agents.a]\ndriver = \"demo\"\n[[agents.a.guardrails]]\nname = \"g\"\non = [\"input\"]\naction = \"stop\"",
             "guardrails[0]",
@@ -182,6 +231,14 @@ fn what_cannot_work_is_refused_with_its_place() {
         let error = error(text);
         assert!(error.contains(says), "{says}: {error}");
     }
+}
+
+#[test]
+fn copilotkit_has_a_path_unless_it_is_empty() {
+    let path = |text: &str| settings(text).unwrap().copilotkit_path;
+    assert_eq!(path("").as_deref(), Some("/copilotkit"));
+    assert_eq!(path("copilotkit_path = \"/api/copilotkit\"").as_deref(), Some("/api/copilotkit"));
+    assert_eq!(path("copilotkit_path = \"\""), None);
 }
 
 #[test]
@@ -245,4 +302,32 @@ fn a_revision_changes_with_the_configuration() {
     let one = revision("[agents.a]\ndriver = \"demo\"");
     assert_eq!(one, revision("[agents.a]\ndriver = \"demo\""));
     assert_ne!(one, revision("[agents.a]\ndriver = \"demo\"\nrepeat = 2"));
+}
+
+#[test]
+fn what_is_kept_and_taken_out_is_configured_for_each_agent_and_is_no_part_of_its_revision() {
+    // Only the first of several can be installed, and it does not matter which that is.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let agent = |more: &str| {
+        let text = format!(
+            "[agents.a]\ndriver = \"openai\"\nmodel = \"m\"\napi_key_env = \"CARGO_MANIFEST_DIR\"\n\
+             headers = {{ A = \"${{HOME}}\", B = \"Bearer ${{CARGO_PKG_DESCRIPTION}}\" }}\n{more}"
+        );
+        settings(&text).unwrap().agents.remove(0)
+    };
+    let plain = agent("");
+    assert!(!plain.policy.payloads.model_calls && !plain.policy.payloads.redaction.holds_arguments());
+    // What stands in the environment of this test for a key, and for the secret of a header.
+    let (key, secret) = (env!("CARGO_MANIFEST_DIR"), env!("CARGO_PKG_DESCRIPTION"));
+    let home = std::env::var("HOME").unwrap();
+    let said = format!("{key} | {secret} | {home}");
+    assert_eq!(plain.policy.payloads.redaction.text(&said), format!("[redacted] | [redacted] | {home}"));
+
+    let table =
+        "payloads = { model_calls = true, max_bytes = \"2KiB\", redact = [\"sk-[a-z]+\"], redact_keys = [\"pin\"] }";
+    let kept = agent(table);
+    let payloads = &kept.policy.payloads;
+    assert_eq!((payloads.model_calls, payloads.max_bytes), (true, 2048));
+    assert_eq!(payloads.redaction.text(r#"{"pin":1,"k":"sk-abc"}"#), r#"{"pin":"[redacted]","k":"[redacted]"}"#);
+    assert_eq!(kept.revision, plain.revision);
 }

@@ -63,7 +63,9 @@ async fn both(folder_of_test: &Path) -> (PageServer, Serving) {
     let config = std::fs::read_to_string(folder().join("runwire.toml")).unwrap();
     assert!(config.contains("\"http://127.0.0.1:5173\""), "{config}");
     let long = "\n[agents.long]\ndriver = \"demo\"\npace = \"2ms\"\nrepeat = 100000\n";
-    let config = config.replace("http://127.0.0.1:5173", &page.origin) + long;
+    // Slow enough to be loaded again in the middle, on a busy machine too.
+    let slow = config.replace("driver = \"demo\"", "driver = \"demo\"\npace = \"60ms\"");
+    let config = slow.replace("http://127.0.0.1:5173", &page.origin) + long;
     let server = Serving::start(folder_of_test, &config).await;
     (page, server)
 }

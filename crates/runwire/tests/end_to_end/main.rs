@@ -10,6 +10,7 @@ mod check;
 mod check_formats;
 mod check_sources;
 mod cli;
+mod copilotkit;
 mod crash;
 mod example_plain;
 mod examples;

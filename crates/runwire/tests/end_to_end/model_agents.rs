@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use runwire_frame::{Data, Frame};
+use runwire_frame::{Data, Frame, SegmentKind};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::program::PATIENCE;
+use crate::program::{self, PATIENCE, run};
 use crate::real_part::{self, agui_client, events, kinds, last, taken_quietly};
-use crate::serving::Serving;
+use crate::serving::{Serving, http};
 
 /// The providers, by the word that names their driver and the path that their address ends with.
 const PROVIDERS: [(&str, &str); 3] = [("openai", "/v1"), ("anthropic", "/v1"), ("gemini", "/v1beta")];
@@ -286,6 +286,7 @@ async fn a_published_mcp_server_is_called_as_a_subprocess_and_started_again_when
         })
         .await;
     echoes(&server, "third").await;
+    server.stop().await;
 }
 
 #[tokio::test]
@@ -340,4 +341,120 @@ async fn a_run_that_cannot_have_a_required_server_fails_and_says_which() {
     assert_eq!(last(&run)["type"], "RUN_FINISHED", "{run:#}");
     let (_, text) = log(&server, "u").await;
     assert!(text.contains("tools_unavailable"), "{text}");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_a_tool_answers_in_a_run_of_its_own_which_the_list_of_its_parents_children_has() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let config = format!(
+        "[lanes.default]\nlimit = 1\n\
+         [agents.lead]\ndriver = \"openai\"\nmodel = \"some-model\"\nbase_url = \"{models}/v1\"\n\
+         [agents.lead.agents.research]\nagent = \"researcher\"\ndescription = \"Finds things out\"\n\
+         [agents.researcher]\ndriver = \"anthropic\"\nmodel = \"other-model\"\nbase_url = \"{models}/v1\"\n",
+        models = mock.models,
+    );
+    let server = Serving::start(folder.path(), &config).await;
+    let run = agui_client("1.0.0", &server.at("/agui/lead"), &["--thread", "t", "--prompt", "ask around"]).await;
+    taken_quietly(&run);
+    assert_eq!(said(&run), "I have asked.", "{run:#}");
+    let result = events(&run).iter().find(|event| event["type"] == "TOOL_CALL_RESULT").unwrap();
+    assert_eq!(result["content"], "Hello from the model, in several pieces.");
+    let parent = server.only_run_of("t").await;
+    let arguments = ["runs", "--parent", parent.run_id(), "--json", "--server", server.url()];
+    let listed = program::run(folder.path(), &arguments).await.exits(0).json_lines().remove(0);
+    let [child] = &listed["runs"].as_array().unwrap()[..] else { panic!("it started one: {listed:#}") };
+    assert_eq!((&child["agent_id"], &child["trigger_kind"]), (&json!("researcher"), &json!("agent")));
+    let started = events(&run).iter().find(|event| event["type"] == "SUBAGENT_STARTED").unwrap();
+    assert_eq!(started["subagentRunId"], child["run_id"]);
+    // Two calls of the one, one of the other, each in its own account.
+    let totals = [last(&run)["usage"].clone(), parent.members()["usage"].clone(), child["usage"].clone()];
+    let total = |usage: &Value| usage[0].get("totalTokens").or(usage[0].get("total_tokens")).and_then(Value::as_u64);
+    assert_eq!(totals.each_ref().map(total), [Some(300), Some(300), Some(150)], "{totals:?}");
+    assert!(totals.iter().all(|usage| usage.as_array().unwrap().len() == 1), "{totals:?}");
+}
+
+/// An agent that has this published MCP server, with these keys.
+fn agent_with_everything(mock: &Mock, name: &str, keys: &str) -> String {
+    format!(
+        "[agents.{name}]\ndriver = \"openai\"\nmodel = \"some-model\"\nbase_url = \"{}/v1\"\n\
+         [agents.{name}.mcp.everything]\ncommand = [\"node\", \"{}\", \"stdio\"]\n{keys}\n",
+        mock.models,
+        everything()
+    )
+}
+
+#[tokio::test]
+async fn each_tool_of_an_mcp_server_has_its_own_approval_and_a_mistyped_one_is_told() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let keys = "approval = \"always\"\n\
+                approvals = { echo = \"never\", get-sum = { arguments = '\"b\":[0-9]' }, get-sun = \"always\" }";
+    let server = Serving::start(folder.path(), &agent_with_everything(&mock, "sums", keys)).await;
+    let url = server.at("/agui/sums");
+    let talk = real_part::source(TALK, &[&url, "t", "sum it", "{\"approved\":true}"]).await;
+    let runs = talk["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2, "{talk:#}");
+    let results = |run: &Value| {
+        let events = run.as_array().unwrap().iter().filter(|event| event["type"] == "TOOL_CALL_RESULT");
+        events.map(|event| event["content"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let [echoed] = &results(&runs[0])[..] else { panic!("{talk:#}") };
+    assert!(echoed.contains("hi there"), "one that needs no approval is called at once: {echoed}");
+    let interrupts = &runs[0].as_array().unwrap().last().unwrap()["outcome"]["interrupts"];
+    assert_eq!(interrupts.as_array().unwrap().len(), 1, "{interrupts}");
+    assert_eq!(interrupts[0]["metadata"]["toolName"], "get-sum");
+    let [sum] = &results(&runs[1])[..] else { panic!("{talk:#}") };
+    assert!(sum.contains('5'), "{sum}");
+    let (_, text) = log(&server, "t").await;
+    assert!(text.contains("tool_unknown") && text.contains("did you mean `get-sum`?"), "{text}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_each_provider_was_asked_and_answered_is_kept_without_the_key() {
+    if !real_part::node() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Mock::start().await;
+    let payloads = |driver: &str| format!("[agents.{driver}.payloads]\nmodel_calls = true\nredact_keys = [\"q\"]\n");
+    let config = mock.config() + &PROVIDERS.map(|(driver, _)| payloads(driver)).concat();
+    let server = Serving::start(folder.path(), &config).await;
+    let key = std::env::var("PATH").unwrap();
+    for (driver, _) in PROVIDERS {
+        let url = server.at(&format!("/agui/{driver}"));
+        let run = agui_client("1.0.0", &url, &["--thread", driver, "--prompt", "look twice"]).await;
+        taken_quietly(&run);
+        let (frames, text) = log(&server, driver).await;
+        assert!(!text.contains("\\\"one\\\""), "{driver}: {text}");
+        let models = frames.iter().filter_map(|frame| match &frame.data {
+            Data::SegmentStart(start) if start.kind == SegmentKind::Model => frame.segment_id.clone(),
+            _ => None,
+        });
+        let mut kept = Vec::new();
+        for segment in models {
+            let path = format!("/v2/runs/{}/segments/{segment}/payload", frames[0].run_id);
+            let payload = http(&server.at(&path)).await;
+            assert!(!payload.contains(&key), "{driver}: {payload}");
+            kept.push(serde_json::from_str::<Value>(&payload).unwrap());
+        }
+        let [asked, again] = &kept[..] else { panic!("{driver}: {kept:?}") };
+        assert_eq!(asked["model"], format!("{}/some-model", if driver == "gemini" { "google" } else { driver }));
+        assert!(asked["request"]["body"].to_string().contains("look twice"), "{driver}: {asked}");
+        let calls = asked["response"]["body"]["tool_calls"].as_array().unwrap();
+        let arguments: Vec<&str> = calls.iter().map(|call| call["arguments"].as_str().unwrap()).collect();
+        assert_eq!(arguments, ["{\"q\":\"[redacted]\"}"; 2], "{driver}: {asked}");
+        let again = (again["request"]["body"].to_string(), &again["response"]["body"]["text"]);
+        assert!(again.0.contains("[redacted]") && !again.0.contains("\"one"), "{driver}: {}", again.0);
+        assert_eq!(again.1, "I have looked twice.", "{driver}");
+    }
+    server.kill().await;
+    run(folder.path(), &["verify-log"]).await.exits(0);
 }

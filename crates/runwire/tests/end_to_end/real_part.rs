@@ -49,6 +49,12 @@ pub fn plain_example() -> bool {
     is_there("packages of examples/plain (Node.js)", installed.is_file()) && node()
 }
 
+/// Whether the CopilotKit app of the examples is built, and a browser is there for it.
+pub fn copilotkit() -> bool {
+    let built = folder().join("../../examples/copilotkit/dist/.runwire-ready");
+    is_there("CopilotKit app (Node.js)", built.is_file()) && browser()
+}
+
 /// # Panics
 /// Where `CI` is set: there every part has to be.
 fn is_there(part: &str, there: bool) -> bool {

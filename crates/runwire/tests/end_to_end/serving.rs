@@ -169,6 +169,12 @@ impl Serving {
         tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("the server ends").unwrap()
     }
 
+    /// Asks it to stop and waits until it has: what it started has ended with it then.
+    pub async fn stop(mut self) {
+        self.terminate().await;
+        self.ended().await;
+    }
+
     /// SIGKILL: it hears nothing of it.
     pub async fn kill(mut self) {
         self.child.kill().await.unwrap();

@@ -18,7 +18,7 @@ pace = "2ms"
 
 [agents.steady]
 driver = "demo"
-pace = "30ms"
+pace = "60ms"
 
 [agents.long]
 driver = "demo"
@@ -42,6 +42,26 @@ command = ["python3", "hostile.py"]
 [agents.asks]
 driver = "exec"
 command = ["python3", "asks.py"]
+
+[agents.many]
+driver = "exec"
+command = ["python3", "many.py"]
+"#;
+
+/// Calls a tool more often than a page has room for.
+const MANY: &str = r#"
+import json, sys
+given = json.load(sys.stdin)
+def say(**event):
+    print(json.dumps(event))
+ids = {"threadId": given["threadId"], "runId": given["runId"]}
+say(type="RUN_STARTED", **ids)
+for i in range(2000):
+    say(type="TOOL_CALL_START", toolCallId=f"c{i}", toolCallName="look")
+    say(type="TOOL_CALL_ARGS", toolCallId=f"c{i}", delta=json.dumps({"at": i}))
+    say(type="TOOL_CALL_END", toolCallId=f"c{i}")
+    say(type="TOOL_CALL_RESULT", messageId=f"r{i}", toolCallId=f"c{i}", content=f"found {i}")
+say(type="RUN_FINISHED", **ids)
 "#;
 
 /// Says what a page must not take for its own: markup, scripts, addresses that run scripts, overrides of direction, lines without
@@ -104,6 +124,7 @@ else:
 async fn serve(folder: &Path) -> Serving {
     std::fs::write(folder.join("hostile.py"), HOSTILE).unwrap();
     std::fs::write(folder.join("asks.py"), ASKS).unwrap();
+    std::fs::write(folder.join("many.py"), MANY).unwrap();
     Serving::start(folder, AGENTS).await
 }
 
@@ -173,7 +194,10 @@ async fn what_the_conversation_page_makes_of_frames_is_what_its_own_tests_say() 
         return;
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/viewer");
-    for tests in ["conversation.test.mjs", "json_patch.test.mjs", "run_model.test.mjs", "long_log.test.mjs"] {
+    let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let files: Vec<String> = files.filter(|name| name.ends_with(".test.mjs")).collect();
+    assert!(files.iter().any(|name| name == "conversation.test.mjs"), "{files:?}");
+    for tests in &files {
         let mut command = Command::new("node");
         command.args(["--test", "--test-reporter", "tap", tests]).current_dir(&folder);
         command.stdin(Stdio::null()).kill_on_drop(true);
@@ -380,4 +404,38 @@ async fn whoever_reads_further_up_is_not_moved_by_what_comes_and_whoever_is_at_t
     assert_eq!(seen["following"]["fromEnd"], 0, "{seen:#}");
     assert_eq!(seen["reading"]["before"]["top"], seen["reading"]["after"]["top"], "{seen:#}");
     assert_eq!(seen["back"]["fromEnd"], 0, "{seen:#}");
+}
+
+#[tokio::test]
+async fn a_conversation_that_one_token_let_be_read_is_not_shown_to_whoever_enters_another() {
+    if !real_part::browser() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let tokens = "[[tokens]]\nname = \"ada\"\ntoken = \"ada's\"\n\n[[tokens]]\nname = \"bob\"\ntoken = \"bob's\"\n";
+    let config = format!("[agents.demo]\ndriver = \"demo\"\npace = \"2ms\"\n\n{tokens}");
+    let server = Serving::start(dir.path(), &config).await;
+    let seen = use_page(&server, "token").await;
+    assert_eq!(of_kind(&seen, "of ada", "person"), ["Keep this to yourself"]);
+    assert_eq!(seen["left"], Value::Null, "nothing of it stays in the tab");
+    assert_eq!(items(&seen, "of bob"), [Value::Null; 0]);
+}
+
+#[tokio::test]
+async fn a_run_of_ten_thousand_frames_leaves_few_elements_on_the_page_and_every_item_can_be_had() {
+    if !real_part::browser() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path()).await;
+    let seen = use_page(&server, "many").await;
+    let newest = &seen["newest"];
+    assert!(newest["elements"].as_u64().unwrap() < 6000, "{newest:#}");
+    assert!(newest["last"].as_str().unwrap().contains("found 1999"), "{newest:#}");
+    let all = &seen["all"];
+    assert_eq!(all["tools"], 2000, "{all:#}");
+    let moved = seen["moved"].as_array().unwrap();
+    // When the last of them are there, the button goes, and with it its own height.
+    assert!(moved[..moved.len() - 1].iter().all(|moved| moved == 0), "what was there stays where it is: {moved:?}");
+    assert!(all["first"].as_str().unwrap().contains("found 0"), "{all:#}");
 }

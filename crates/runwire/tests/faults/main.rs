@@ -5,8 +5,9 @@
 //! After each of them a reader has the whole log (`GET /v2/runs/{id}/frames`), once, byte for byte (G1 to G3), what it saw
 //! before is where it was (G5), and `runwire verify-log` finds the store consistent.
 //!
-//! How often and how much is small enough for every change. `RUNWIRE_FAULTS=full` is the whole: a hundred kills, ten thousand
-//! readers, a run of a million frames, a minute's pause. That takes some twenty minutes.
+//! How often and how much is small enough for every change. `RUNWIRE_FAULTS=full` is the whole: a hundred kills at any moment and
+//! a hundred in chosen states, ten thousand readers, a run of a million frames, a minute's pause. That takes some twenty-five
+//! minutes.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -29,6 +30,7 @@ mod proxy;
 #[path = "../end_to_end/serving.rs"]
 #[allow(dead_code, reason = "the end-to-end tests use more of it")]
 mod serving;
+mod states;
 mod storage;
 
 /// `runwire verify-log` finds nothing wrong with the store `runwire.db` in a folder.

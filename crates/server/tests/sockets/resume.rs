@@ -109,3 +109,98 @@ async fn who_answered_is_recorded_and_a_run_that_one_may_not_see_is_not_there() 
     let log = log.text().await.unwrap();
     assert!(log.contains(r#""resolved_by":"ops""#), "{log}");
 }
+
+/// What two who answer at once are told, and that the run went on once.
+async fn at_once(
+    server: &Server,
+    run_id: &str,
+    first: reqwest::RequestBuilder,
+    second: reqwest::RequestBuilder,
+) -> Vec<Value> {
+    let (first, second) = tokio::join!(soon(first.send()), soon(second.send()));
+    let mut told = Vec::new();
+    for response in [first.unwrap(), second.unwrap()] {
+        let status = response.status().as_u16();
+        let is_json = response.headers()["content-type"].to_str().unwrap().ends_with("json");
+        let body = soon(response.text()).await.unwrap();
+        let mut answer: Value = if is_json { serde_json::from_str(&body).unwrap() } else { Value::from(body) };
+        if is_json {
+            answer["http"] = status.into();
+        }
+        told.push(answer);
+    }
+    assert_eq!(server.ended(run_id).await.status, "completed");
+    let log = server.log(run_id).await;
+    let frames = log.iter().map(|body| serde_json::from_slice::<Value>(body).unwrap());
+    assert_eq!(frames.filter(|frame| frame["type"] == "resume").count(), 1, "the run goes on once");
+    told
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_different_answers_at_once_one_is_acted_on_and_the_other_is_told() {
+    let server = Setup::new().start().await;
+    for _ in 0..20 {
+        let run_id = waiting(&server, None).await;
+        let record = server.json(&format!("/v2/runs/{run_id}")).await;
+        let id = record["waits_for"]["interrupts"][0]["interrupt_id"].clone();
+        let resume = format!("/v2/runs/{run_id}/resume");
+        let yes = server.post(&resume, &answer(&id, json!({ "approved": true })));
+        let no = server.post(&resume, &answer(&id, json!({ "approved": false })));
+        let told = at_once(&server, &run_id, yes, no).await;
+        let won = told.iter().position(|answer| answer["http"] == 202).unwrap_or_else(|| panic!("{told:?}"));
+        let lost = &told[1 - won];
+        assert_eq!((&lost["http"], &lost["title"]), (&json!(409), &json!("Answered before")), "{told:?}");
+        let says = ["Your prompt has 19 characters", "You did not let me measure"][won];
+        assert!(text(&server, &run_id).await.contains(says), "what is done is what was accepted");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_the_same_answer_twice_at_once_one_is_acted_on_and_both_are_told_of_the_run() {
+    let server = Setup::new().start().await;
+    for _ in 0..20 {
+        let run_id = waiting(&server, None).await;
+        let record = server.json(&format!("/v2/runs/{run_id}")).await;
+        let id = record["waits_for"]["interrupts"][0]["interrupt_id"].clone();
+        let resume = format!("/v2/runs/{run_id}/resume");
+        let mut body = answer(&id, json!({ "approved": true }));
+        body["exchange_id"] = json!("the answer");
+        let told = at_once(&server, &run_id, server.post(&resume, &body), server.post(&resume, &body)).await;
+        let mut statuses: Vec<u64> = told.iter().map(|answer| answer["http"].as_u64().unwrap()).collect();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 202], "{told:?}");
+        assert!(told.iter().all(|record| record["run_id"] == run_id), "{told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_an_answer_by_the_run_api_and_one_by_ag_ui_at_once_one_is_acted_on_and_the_other_is_told() {
+    let server = Setup::new().start().await;
+    for _ in 0..20 {
+        let run_id = waiting(&server, None).await;
+        let record = server.json(&format!("/v2/runs/{run_id}")).await;
+        let id = record["waits_for"]["interrupts"][0]["interrupt_id"].clone();
+        let yes = server.post(&format!("/v2/runs/{run_id}/resume"), &answer(&id, json!({ "approved": true })));
+        let no = server.post(
+            "/agui/demo",
+            &json!({
+                "protocolVersion": "1.0", "threadId": record["session_id"], "runId": "r2", "messages": [],
+                "resume": [{ "interruptId": id, "status": "resolved", "payload": { "approved": false } }],
+            }),
+        );
+        let told = at_once(&server, &run_id, yes, no).await;
+        let (by_run_api, by_agui) = (&told[0], &told[1]);
+        let says = match by_agui.as_str() {
+            Some(stream) => {
+                assert_eq!(by_run_api["http"], 409, "{told:?}");
+                assert!(stream.contains("\"RUN_FINISHED\""), "{stream}");
+                "You did not let me measure"
+            }
+            None => {
+                assert_eq!((&by_run_api["http"], &by_agui["http"]), (&json!(202), &json!(409)), "{told:?}");
+                "Your prompt has 19 characters"
+            }
+        };
+        assert!(text(&server, &run_id).await.contains(says), "what is done is what was accepted");
+    }
+}

@@ -183,6 +183,13 @@ async fn the_list_is_newest_first_filtered_and_paged() {
     assert_eq!(ids(&server.json("/v2/runs?prompt=word&session_id=s1").await).len(), 3);
     assert_eq!(ids(&server.json(&format!("/v2/runs?run_id={}", made[4])).await), made[4..5]);
 
+    let input = json!({ "messages": [], "parentRunId": made[0] });
+    let named = created(&server, json!({ "agent_id": "demo", "input": input })).await;
+    let of_parent = server.json(&format!("/v2/runs?parent_run_id={}", made[0])).await;
+    assert_eq!(ids(&of_parent), [named["run_id"].as_str().unwrap()]);
+    server.ended(&ids(&of_parent)[0]).await;
+    made.insert(0, ids(&of_parent).remove(0));
+
     let mut paged = Vec::new();
     let mut query = "/v2/runs?limit=3".to_owned();
     loop {
@@ -296,6 +303,12 @@ async fn a_result_of_ten_mebibytes_is_shown_in_part_and_fetched_whole() {
     assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
     assert_eq!(response.headers()["x-content-type-options"], "nosniff");
     assert_eq!(response.headers()["content-security-policy"], "sandbox");
+    assert_eq!(response.headers()["cache-control"], "private, no-cache");
+    let tag = response.headers()["etag"].clone();
+    let known = soon(server.get(&path).header("if-none-match", &tag).send()).await.unwrap();
+    assert_eq!((known.status(), &known.headers()["etag"]), (reqwest::StatusCode::NOT_MODIFIED, &tag));
+    let other = soon(server.get(&path).header("if-none-match", "\"other\"").send()).await.unwrap();
+    assert_eq!(other.status(), 200);
     assert!(soon(response.text()).await.unwrap() == whole, "the payload is the whole result");
 
     let events = soon(soon(server.get(&format!("/v2/runs/{run_id}/agui")).send()).await.unwrap().text()).await.unwrap();
@@ -382,6 +395,7 @@ async fn the_server_says_that_it_lives_and_what_it_is() {
     let index = server.json("/").await;
     assert_eq!(index["name"], "runwire");
     assert_eq!(index["agents"][0]["agent_id"], "demo");
+    assert_eq!(index["agents"][0]["concurrency"], "queue");
 }
 
 /// Where the store is, which is nobody's business but the operator's.

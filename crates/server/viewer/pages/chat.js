@@ -7,7 +7,7 @@
 import { about, chatPage, json, runApi } from "../api.js";
 import { Composer } from "../composer.js";
 import { Connection } from "../connection.js";
-import { Conversation, RUN, isLive } from "../conversation.js";
+import { Conversation, isLive } from "../conversation.js";
 import { ConversationView } from "../conversation_view.js";
 import { fill, h, icon, setText } from "../dom.js";
 import { followSessionFrames } from "../follow_session.js";
@@ -16,9 +16,16 @@ import { shown, wait } from "../pacing.js";
 import { problemBox } from "../problem.js";
 import { oneLine, said } from "../said.js";
 import { SessionList } from "../session_list.js";
+import { token } from "../token.js";
 
 /** So near to its end the reader of a conversation is taken to be there, in pixels. */
 const AT_END = 40;
+
+/** So many frames at once are a past that is read, and not a present that somebody watches. */
+const PAST = 500;
+
+/** How often a past that is read is shown, in milliseconds: most of it would be gone from the page again at once. */
+const SHOW_PAST_MS = 300;
 
 /** How often a session that does not exist yet is looked for: another tab may begin it. */
 const LOOK_EVERY_MS = 2000;
@@ -87,6 +94,8 @@ class ChatPage {
   #resumingBehind;
   /** Frames of runs that have not ended were kept from an earlier load. */
   #follows = false;
+  /** The timer of a past that is read. */
+  #showing;
   #unsent;
   #connection = new Connection();
   #view;
@@ -101,13 +110,13 @@ class ChatPage {
     this.#agentId = agentId;
     this.#sessionId = sessionId;
     this.#signal = signal;
-    this.#view = new ConversationView({ agentId, signal });
     this.#composer = new Composer({
       concurrency: agent?.concurrency,
       send: (text) => this.#send(text),
       stop: () => this.#stop(),
     });
-    this.#scroller = h("div", { class: "chat-scroller", tabindex: "0", role: "region", "aria-label": "What was said" }, this.#empty, this.#view.element);
+    this.#scroller = h("div", { class: "chat-scroller", tabindex: "0", role: "region", "aria-label": "What was said" });
+    this.#makeView();
     this.#scroller.addEventListener("scroll", () => this.#noteEnd(), { passive: true });
     this.#toEnd.addEventListener("click", () => {
       this.#isAtEnd = true;
@@ -136,9 +145,12 @@ class ChatPage {
     if (found !== undefined) {
       this.#conversation = found.conversation;
       this.#cursor = found.cursor;
-      this.#view.show(new Map(this.#conversation.runs.map((run) => [run, new Set([RUN])])));
     }
-    const leave = () => keep(this.#sessionId, this.#conversation, this.#cursor);
+    const used = token();
+    const leave = () => {
+      // Whoever has another token by now is another reader.
+      if (token() === used) keep(this.#sessionId, this.#conversation, this.#cursor);
+    };
     addEventListener("pagehide", leave, { signal: this.#signal });
     this.#signal.addEventListener("abort", leave);
     // A window that becomes smaller must not take the end out of sight.
@@ -181,6 +193,11 @@ class ChatPage {
     }
   }
 
+  #makeView() {
+    this.#view = new ConversationView({ agentId: this.#agentId, signal: this.#signal });
+    fill(this.#scroller, this.#empty, this.#view.element);
+  }
+
   #again() {
     fill(this.#problem);
     void this.#follow();
@@ -190,7 +207,7 @@ class ChatPage {
     this.#conversation = new Conversation();
     this.#cursor = undefined;
     forget();
-    this.#view.clear();
+    this.#makeView();
     this.#show();
   }
 
@@ -226,13 +243,17 @@ class ChatPage {
       this.#conversation.take(frame);
       this.#cursor = frame.cursor;
     }
-    this.#show();
+    if (frames.length < PAST) this.#show();
+    else this.#showing ??= setTimeout(() => this.#show(), SHOW_PAST_MS);
   }
 
   /** Shows what has changed. Whoever is at the end stays there; whoever is not, sees nothing move. */
   #show() {
-    this.#view.show(this.#conversation.takeTouched());
+    clearTimeout(this.#showing);
+    this.#showing = undefined;
+    if (this.#signal.aborted) return;
     const { runs, live } = this.#conversation;
+    this.#view.show(runs, this.#conversation.takeTouched(), this.#isAtEnd);
     this.#empty.hidden = runs.length > 0;
     const waits = this.#conversation.waiting(this.#agentId) !== undefined;
     const mine = live.filter(({ agent_id }) => agent_id === this.#agentId);

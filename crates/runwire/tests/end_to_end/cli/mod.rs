@@ -2,6 +2,7 @@
 
 mod demo;
 mod follow;
+mod idempotency;
 mod refusals;
 mod resume;
 mod serve;
