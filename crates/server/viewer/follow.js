@@ -42,6 +42,7 @@ export async function followFrames({ runId, cursor = 0, signal, connection, take
       await shown(signal);
       continue;
     }
+    let ended;
     const used = token();
     const link = new AbortController();
     const leave = () => link.abort();
@@ -55,10 +56,17 @@ export async function followFrames({ runId, cursor = 0, signal, connection, take
         token,
         signal: link.signal,
         backoff: { maxElapsedMs: Infinity },
-        onStatus: (status) => connection.status(status),
+        onStatus: (status) => {
+          // That is said when the page has the last frames too.
+          if (status.state === "ended") ended = status;
+          else connection.status(status);
+        },
       });
       const heads = watchHead(runId, link.signal, connection);
       await pump(run, { heads, signal: link.signal, take, progress });
+      // A tab that was left in the last moment has not been handed the last frames.
+      if (link.signal.aborted) continue;
+      connection.status(ended);
       return at;
     } catch (error) {
       if (signal.aborted) return at;

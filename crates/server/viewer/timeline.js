@@ -154,7 +154,8 @@ export class Timeline {
 
   /** Puts the rows into order: at once, or a little later where that takes long. */
   #order() {
-    const wait = this.#rows.length < LARGE ? 0 : LARGE_EVERY_MS - (performance.now() - this.#orderedAt);
+    const isSmallOrDone = this.#rows.length < LARGE || this.#model.ended !== null;
+    const wait = isSmallOrDone ? 0 : LARGE_EVERY_MS - (performance.now() - this.#orderedAt);
     if (wait <= 0) {
       this.#orderNow();
     } else if (!this.#isWaitingToOrder) {

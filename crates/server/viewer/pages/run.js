@@ -18,6 +18,9 @@ import { Timeline } from "../timeline.js";
 /** A clock that differs by less is that of the same second. */
 const SAME_CLOCK_MS = 2000;
 
+/** A row that is selected for so long is named in the address. */
+const NAMED_AFTER_MS = 200;
+
 export async function mount(root, context) {
   const { params, title, signal } = context;
   title(`Run ${params.id}`);
@@ -44,6 +47,8 @@ class RunPage {
   #timeline;
   #details = h("div", { class: "run-details", role: "region", "aria-label": "Details" });
   #shown;
+  /** Before the row that is shown gets into the address. */
+  #naming;
   #status = h("span", { class: "status" });
   #question = h("section", { class: "question", "aria-label": "The run waits for you", hidden: true });
   #asked;
@@ -94,7 +99,10 @@ class RunPage {
     const ticking = setInterval(() => {
       if (this.#model.ended === null && !document.hidden) this.#showTimes();
     }, 1000);
-    signal.addEventListener("abort", () => clearInterval(ticking));
+    signal.addEventListener("abort", () => {
+      clearInterval(ticking);
+      clearTimeout(this.#naming);
+    });
   }
 
   #head() {
@@ -145,7 +153,7 @@ class RunPage {
     if (this.#shown !== undefined && change.changed.has(this.#shown.node)) this.#shown.update();
     this.#showRecord();
     this.#askOrNot();
-    if (this.#model.ended !== null) announce(`The run has ended: ${this.#model.status}`);
+    if (this.#model.ended !== null && this.#record.ended_at === null) announce(`The run has ended: ${this.#model.status}`);
   }
 
   #show(node) {
@@ -156,8 +164,10 @@ class RunPage {
     this.#shown = { node, update };
     fill(this.#details, element);
     this.#details.scrollTop = 0;
+    // Not with every row that a held key passes: browsers allow so many changes of an address in a time.
+    clearTimeout(this.#naming);
     const key = node.key === "run" ? null : node.key;
-    if (query.get("row") !== key) setQuery({ row: key });
+    if (query.get("row") !== key) this.#naming = setTimeout(() => setQuery({ row: key }), NAMED_AFTER_MS);
   }
 
   /** What is said of the run as a whole: its record until frames say more. */
