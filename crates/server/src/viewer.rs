@@ -76,6 +76,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     viewer_file!("sieve.js", SCRIPT),
     viewer_file!("agui_events.js", SCRIPT),
     viewer_file!("frame_list.js", SCRIPT),
+    viewer_file!("frame_gist.js", SCRIPT),
     viewer_file!("event_list.js", SCRIPT),
     viewer_file!("log_details.js", SCRIPT),
     viewer_file!("check_view.js", SCRIPT),

@@ -4,6 +4,7 @@ import { Bodies, Column } from "./bodies.js";
 import { followRun } from "./runwire.js";
 import { h, setText } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
+import { gistOf } from "./frame_gist.js";
 import { oneLine } from "./said.js";
 import { Sieve } from "./sieve.js";
 import { token } from "./token.js";
@@ -28,6 +29,9 @@ export const TYPES = [
 
 const ROW_HEIGHT = 22;
 
+/** More rows than these are higher than any window that the list does not fill anyway. */
+const MOST_ROWS_TOLD = 80;
+
 const encoder = new TextEncoder();
 
 /** How many bytes a text has in UTF-8. */
@@ -44,12 +48,6 @@ export function sinceStart(ms) {
   if (whole < 100) return `+${whole}.${thousandths}`;
   const pad = (number) => String(number).padStart(2, "0");
   return `+${hours > 0 ? `${hours}:${pad(minutes)}` : minutes}:${pad(seconds)}.${thousandths}`;
-}
-
-/** What a body says in `data`, as it says it. `data` is the envelope's last key. */
-function dataOf(body) {
-  const at = body.indexOf(',"data":');
-  return at < 0 ? body : body.slice(at + 8, at + 8 + 600).replace(/\}$/, "");
 }
 
 /** Frames of a run, numbered from 1: row `seq - 1`. */
@@ -234,8 +232,15 @@ export class FrameList {
       this.#list.reordered({ count: size, active });
       if (active >= 0 && !this.#list.following) this.#list.reveal(active);
     }
+    this.#tellHeight(size);
     this.#empty.hidden = size > 0 || this.count === 0 || !this.#sieve.isDone;
     this.#onChange();
+  }
+
+  /** Where the list need not fill anything, it is no higher than its rows. */
+  #tellHeight(size) {
+    const rows = String(Math.min(size, MOST_ROWS_TOLD));
+    if (this.element.style.getPropertyValue("--rows") !== rows) this.element.style.setProperty("--rows", rows);
   }
 
   #choose(index) {
@@ -259,7 +264,7 @@ export class FrameList {
     setText(segment, oneLine(frame.segment));
     setText(size, bytes(frame.size));
     const body = this.#bodies.get(at);
-    setText(data, body === undefined ? "…" : oneLine(dataOf(body), 400));
+    setText(data, body === undefined ? "…" : oneLine(gistOf(frame.type, body), 400));
   }
 }
 
@@ -270,7 +275,7 @@ const COLUMNS = [
   ["type", "Type"],
   ["segment", "Segment"],
   ["size", "Size"],
-  ["data", "Data"],
+  ["data", "What it says"],
 ];
 
 function head() {

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { count } from "./format.js";
-import { oneLine, said } from "./said.js";
+import { Flow, oneLine, said } from "./said.js";
 
 /** Members that are shown at once; the others on demand. */
 const MOST_MEMBERS = 200;
@@ -78,7 +78,12 @@ function scalar(value) {
   if (value.length <= MOST_CHARACTERS) return text(value);
   const place = h("span", {}, text(value.slice(0, MOST_CHARACTERS)));
   const more = h("button", { type: "button", class: "json-more" }, `all of ${count(value.length)} characters`);
-  more.addEventListener("click", () => place.replaceChildren(text(value)));
+  more.addEventListener("click", () => {
+    // In blocks, which are laid out when they are scrolled to: a browser takes very long over one line of megabytes.
+    const flow = new Flow({ class: "json-value json-long", dataset: { of: "string" } });
+    flow.append(value);
+    place.replaceChildren(flow.element);
+  });
   place.append(" … ", more);
   return place;
 }

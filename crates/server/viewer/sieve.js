@@ -9,7 +9,7 @@ const TURN_MS = 8;
 /** A text to look for, in what is JSON: as it was said, and as JSON writes it. */
 export function searchFor(text) {
   if (text === "") return null;
-  const escaped = (part) => part.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
+  const escaped = (part) => part.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
   const written = JSON.stringify(text).slice(1, -1);
   return new RegExp(written === text ? escaped(text) : `${escaped(text)}|${escaped(written)}`, "iu");
 }

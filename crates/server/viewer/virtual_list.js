@@ -35,10 +35,12 @@ export class VirtualList {
   #spare = [];
   #draw;
   #following;
-  /** Whether the next `scroll` event is of this list's own making. */
-  #ownScroll = false;
+  /** Where the list has put itself last; `undefined` once a person has scrolled from there. */
+  #ownTop;
   #stale = false;
   #height = 0;
+  /** How high all rows are together, as the page was told. */
+  #sized = 0;
 
   /**
    * @param {object} options
@@ -195,22 +197,30 @@ export class VirtualList {
 
   #resize() {
     this.#height = this.element.clientHeight;
-    const height = `${Math.min(MOST_PIXELS, this.#count * this.#rowHeight)}px`;
-    if (this.#sizer.style.height !== height) this.#sizer.style.height = height;
+    const height = Math.min(MOST_PIXELS, this.#count * this.#rowHeight);
+    if (height === this.#sized) return;
+    this.#sizer.style.height = `${height}px`;
+    // A list that became shorter may have been moved by that, which is nobody's scroll.
+    if (height < this.#sized) this.#ownTop = this.element.scrollTop;
+    this.#sized = height;
   }
 
   #scrollTo(pixels) {
-    const before = this.element.scrollTop;
     this.element.scrollTop = pixels;
-    if (this.element.scrollTop !== before) this.#ownScroll = true;
+    this.#ownTop = this.element.scrollTop;
   }
 
+  /**
+   * A scroll is told by where it leads, and not by who began one last: while rows come the list goes to its end before every
+   * picture, and a person who pulls it up has to win against that.
+   */
   #scrolled() {
-    const own = this.#ownScroll;
-    this.#ownScroll = false;
-    if (!own) {
-      const { scrollTop, clientHeight, scrollHeight } = this.element;
-      this.following = scrollTop + clientHeight >= scrollHeight - this.#rowHeight;
+    const { scrollTop, clientHeight, scrollHeight } = this.element;
+    const isOwn = this.#ownTop !== undefined && Math.abs(scrollTop - this.#ownTop) <= 1;
+    if (!isOwn) {
+      const isUpwards = this.#ownTop !== undefined && scrollTop < this.#ownTop;
+      this.#ownTop = undefined;
+      this.following = !(this.#following && isUpwards) && scrollTop + clientHeight >= scrollHeight - this.#rowHeight;
     }
     this.#draw();
   }

@@ -14,7 +14,7 @@ use crate::serving::{AGENTS, Serving};
 
 /// Does what the scenario says, and checks that nothing went wrong in any of its pages.
 async fn page(server: &Serving, scenario: &str, run_id: &str) -> Value {
-    let args = ["--url", server.url(), "--scenario", scenario, "--run", run_id, "--timeout", "55"];
+    let args = ["--url", server.url(), "--scenario", scenario, "--run", run_id, "--timeout", "50"];
     let told = script("viewer-frames.mjs", &args).await;
     let nothing = json!({ "console": [], "exceptions": [], "policy": [], "elsewhere": [] });
     assert_eq!(told["wrong"], nothing, "{told:#}");
@@ -189,7 +189,6 @@ async fn every_one_of_a_hundred_thousand_frames_is_reached_by_a_page_that_holds_
 
     let nodes: Vec<u64> = told["nodes"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
     assert!(nodes.iter().all(|nodes| *nodes < 3000), "the page holds what is seen: {nodes:?}");
-    assert_eq!(told["events"].as_u64().unwrap() as usize, log.len() - 2, "two changes of status tell AG-UI nothing");
 }
 
 #[tokio::test]
@@ -280,7 +279,7 @@ async fn what_a_log_holds_stays_text_and_in_its_place() {
     let told = page(&server, "hostile", "run_hostile").await;
     assert_eq!((&told["harmed"], &told["strangeElements"]), (&Value::Null, &json!(0)), "{told:#}");
     assert_eq!(told["overflow"], json!([0, 0]), "{told:#}");
-    assert_eq!(told["hidden"], json!(["U+202E", "U+2066", "U+200B", "U+E0041"]), "{told:#}");
+    assert_eq!(told["hidden"], json!(["U+202E", "U+2066", "U+0007", "U+200B", "U+E0041"]), "{told:#}");
     assert_eq!(told["opened"], 11, "{told:#}");
     assert!(told["nodes"].as_u64().unwrap() < 3000, "what is folded is not there: {told:#}");
     assert_eq!(told["wholeText"].as_u64().unwrap(), 3_000_000, "on demand it is there whole: {told:#}");
@@ -305,6 +304,7 @@ async fn the_page_is_used_by_the_keyboard_alone_and_has_nothing_that_axe_objects
     let expected = json!({
         "down": "Frame 3", "end": format!("Frame {last}"), "home": "Frame 1", "page": true,
         "events": "Event 1.0", "check": true, "filtered": "30 of", "jumped": "Frame 7", "address": "?seq=7",
+        "told": (last - 2).to_string(),
         "back": "type=segment.start",
     });
     assert_eq!(told["keys"], expected, "{told:#}");
