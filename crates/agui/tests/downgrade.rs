@@ -60,7 +60,8 @@ fn copilotkit_is_told_of_a_stop_by_the_code_that_it_does_not_show() {
     let told = downgrade.apply(vec![event(finished(json!({"type": "cancelled"})))]);
     assert_eq!(told[0].to_value(), json!({"type": "RUN_ERROR", "message": "the run was cancelled", "code": "abort"}));
     let failed = event(json!({"type": "RUN_ERROR", "message": "it broke", "code": "CANCELLED"}));
-    let _ = downgrade.apply(vec![event(json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r2"}))]);
+    let started = event(json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r2"}));
+    assert_eq!(downgrade.apply(vec![started.clone()]), [started]);
     assert_eq!(downgrade.apply(vec![failed.clone()]), [failed], "what failed did fail, whatever its code");
 }
 

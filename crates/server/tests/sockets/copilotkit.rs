@@ -115,7 +115,7 @@ async fn a_run_streams_events_that_a_client_before_1_0_takes_in_both_forms() {
     }
 }
 
-/// Issue: each reconnect replays the thread again, so that messages appear two or three times.
+/// Seen elsewhere: each reconnect replays the thread again, so that messages appear two or three times.
 #[tokio::test]
 async fn however_often_a_page_mounts_it_is_told_the_thread_once() {
     let server = Setup::new().start().await;
@@ -138,7 +138,7 @@ async fn however_often_a_page_mounts_it_is_told_the_thread_once() {
     assert!(told.iter().all(|messages| *messages == told[0]));
 }
 
-/// Issue: one failed run in a thread makes the whole replayed thread come back empty.
+/// Seen elsewhere: one failed run in a thread makes the whole replayed thread come back empty.
 #[tokio::test]
 async fn a_failed_run_in_the_middle_of_a_thread_takes_nothing_from_it() {
     let (steps, driver) = stepped();
@@ -245,7 +245,7 @@ async fn a_stop_reaches_the_agent_and_is_told_as_the_failure_that_the_client_doe
     }
 }
 
-/// Issue: an early stop is lost.
+/// Seen elsewhere: an early stop is lost.
 #[tokio::test]
 async fn a_stop_that_overtakes_its_run_stops_it() {
     let (_steps, driver) = stepped();
@@ -362,7 +362,7 @@ async fn an_approved_call_is_executed_whatever_the_client_calls_its_result() {
     assert_eq!(told.last().unwrap().kind(), "RUN_FINISHED");
 }
 
-/// Issue: a pending approval is lost when the page reloads.
+/// Seen elsewhere: a pending approval is lost when the page reloads.
 #[tokio::test]
 async fn a_page_that_mounts_is_told_what_waits_and_its_answer_goes_on() {
     let server = Setup::new().agent("asker", asker()).start().await;
