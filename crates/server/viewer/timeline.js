@@ -145,7 +145,9 @@ export class Timeline {
     if (at === this.#marksAt) return;
     this.#marksAt = at;
     const lines = shown.map(({ place }) => h("i", { vars: { left: `${place * 100}%` } }));
-    const labels = shown.map(({ elapsed, place }) => h("span", { vars: { left: `${place * 100}%` } }, elapsed === 0 ? "0" : duration(elapsed).replace(/\.0+ s$/, " s")));
+    // A label that would be cut off at the end is left out; its line stays.
+    const labelled = shown.filter(({ place }) => (1 - place) * width > 36);
+    const labels = labelled.map(({ elapsed, place }) => h("span", { vars: { left: `${place * 100}%` } }, elapsed === 0 ? "0" : duration(elapsed).replace(/\.0+ s$/, " s")));
     this.#grid.replaceChildren(...lines);
     this.#axis.replaceChildren(...labels);
     // Every bar has another place now.
