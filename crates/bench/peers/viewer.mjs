@@ -72,7 +72,7 @@ const commands = {
   async animate(what) {
     const { context, page } = await newPage();
     await page.goto(address(what));
-    if (what.run !== undefined) await page.locator('.connection[data-state="live"]').waitFor();
+    if (what.run !== undefined) await page.locator('.connection:is([data-state="live"], [data-state="behind"])').waitFor();
     const told = await page.evaluate(
       async ({ seconds, run }) => {
         const head = async () => (run === undefined ? 0 : (await (await fetch(`/v2/runs/${run}`)).json()).head);
@@ -106,11 +106,18 @@ const commands = {
     await session.send("HeapProfiler.enable");
     await page.goto(address(what));
     for (const slice of what.slices) {
-      await page.waitForFunction((slice) => {
-        const connection = document.querySelector(".connection");
-        const frame = /frame ([\d,]+)/.exec(connection?.textContent ?? "");
-        return connection?.dataset.state === "ended" || (frame !== null && Number(frame[1].replaceAll(",", "")) >= slice);
-      }, slice, { polling: "raf" });
+      await page.waitForFunction(
+        ({ slice, head }) => {
+          const connection = document.querySelector(".connection");
+          const told = connection?.textContent ?? "";
+          const number = (found) => (found === null ? undefined : Number(found[1].replaceAll(",", "")));
+          const behind = number(/behind by ([\d,]+)/.exec(told));
+          const cursor = behind === undefined ? number(/frame ([\d,]+)/.exec(told)) : head - behind;
+          return connection?.dataset.state === "ended" || cursor >= slice;
+        },
+        { slice, head: what.slices.at(-1) },
+        { polling: "raf" },
+      );
       await session.send("HeapProfiler.collectGarbage");
       const { usedSize, backingStorageSize = 0 } = await session.send("Runtime.getHeapUsage");
       const nodes = await page.evaluate(() => document.querySelectorAll("*").length);

@@ -16,6 +16,9 @@ import { oneLine } from "../said.js";
 import { searchFor } from "../sieve.js";
 import { tabs } from "../tabs.js";
 
+/** A longer log is checked when a person asks for it. */
+const MOST_CHECKED = 250_000;
+
 /** A search begins when nothing was typed for so long, in milliseconds. */
 const TYPING_MS = 250;
 
@@ -177,8 +180,8 @@ class FramesPage {
     if (last.type === "run.end") {
       this.#showStatus(last.data.status);
       if (this.#record.ended_at === null) announce(`The run has ended: ${last.data.status}`);
-      // A log that is complete does not change, so neither does what is said of it.
-      void this.#check.check();
+      // A log that is complete does not change, so neither does what is said of it. A very long one is work for the server.
+      if (this.#frames.count <= MOST_CHECKED) void this.#check.check();
     }
   }
 
