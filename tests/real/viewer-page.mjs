@@ -53,8 +53,11 @@ export async function axe(page) {
 export const overflow = (page) =>
   page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 
-/** Waits until the page's connection to its run is in this state. */
-export const connection = (page, state) => page.locator(`.connection[data-state="${state}"]`).waitFor();
+/** Waits until the page's connection to its run is in this state, and what the page made of that is to be seen. */
+export async function connection(page, state) {
+  await page.locator(`.connection[data-state="${state}"]`).waitFor();
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+}
 
 /** Waits until the run page says this status. */
 export const status = (page, word) => page.locator(`.run-line .status[data-status="${word}"]`).waitFor();

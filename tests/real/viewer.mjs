@@ -95,6 +95,8 @@ const scenarios = {
   async form() {
     const page = await open(`/runs/${run}`);
     await status(page, "suspended");
+    // The record says that it waits; what for, the frames do.
+    await page.locator(".schema-field").first().waitFor();
     const kinds = await page.locator(".schema-field").evaluateAll((fields) =>
       fields.map((field) => {
         const { tagName, type } = field.querySelector("input, select, textarea");
