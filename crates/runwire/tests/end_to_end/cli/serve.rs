@@ -1,9 +1,10 @@
 //! `runwire serve` while it serves, and how it stops.
 
 use runwire_frame::{Data, Frame, LogValidator};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::program::run;
+use crate::program::{PATIENCE, command, run};
 use crate::serving::{AGENTS, Serving};
 
 #[tokio::test]
@@ -27,15 +28,24 @@ async fn a_run_that_can_end_in_the_grace_period_ends_and_its_reader_sees_it() {
     let id = server.create("medium").await;
     let url = server.url().to_owned();
     let args = ["tail", &id, "--json", "--server", &url];
-    let reader = run(folder.path(), &args);
-    let stop = async {
-        server.wait_for(&id, |frame| matches!(frame.data, Data::TextDelta(_))).await;
-        server.terminate().await;
-        server.ended().await
+    let mut reader = command(folder.path()).args(args).spawn().unwrap();
+    let mut lines = BufReader::new(reader.stdout.take().unwrap()).lines();
+    let mut next = async || {
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("the reader goes on").unwrap();
+        line.map(|line| serde_json::from_str::<Value>(&line).unwrap())
     };
-    let (read, status) = tokio::join!(reader, stop);
+    // Not before it reads: a server that goes takes no new readers.
+    let mut last = next().await.unwrap();
+    while last["type"] != "text.delta" {
+        last = next().await.unwrap();
+    }
+    server.terminate().await;
+    while let Some(frame) = next().await {
+        last = frame;
+    }
+    let status = server.ended().await;
     assert_eq!(status.code(), Some(0), "{}", server.log());
-    let last = read.exits(0).json_lines().pop().unwrap();
+    assert_eq!(tokio::time::timeout(PATIENCE, reader.wait()).await.unwrap().unwrap().code(), Some(0));
     assert_eq!((&last["type"], &last["data"]["status"]), (&json!("run.end"), &json!("completed")));
 }
 
