@@ -2,8 +2,8 @@
 
 use runwire_agui::proto::{ProtoDecoder, ProtoEncoder};
 use runwire_agui::{
-    CheckError, CheckOptions, Checker, Consumer, Delivered, Event, Form, Judgement, Reducer, Rejected, Rule, StreamEnd,
-    Warning,
+    CheckError, CheckOptions, Checker, Consumer, Delivered, Event, Form, Judgement, Keep, Reducer, Rejected, Rule,
+    StreamEnd, Warning,
 };
 use serde_json::Value;
 
@@ -114,7 +114,8 @@ pub fn judged(
     reduce: bool,
     mut cut: Option<crate::pieces::Pieces>,
 ) -> Result<Judgement, CheckError> {
-    let mut checker = Checker::new(CheckOptions { form, reduce, ..CheckOptions::default() });
+    let keep = if reduce { Keep::Everything } else { Keep::Nothing };
+    let mut checker = Checker::new(CheckOptions { form, keep, ..CheckOptions::default() });
     let mut rest = recording;
     while !rest.is_empty() {
         match &mut cut {
