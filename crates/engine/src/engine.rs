@@ -11,7 +11,7 @@ mod stopping;
 mod taking_over;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, RunAgentInput, UserMessage};
@@ -98,6 +98,8 @@ struct Inner {
     closing: CancellationToken,
     /// Cancelled when running ones cannot be waited for any longer.
     abandon: CancellationToken,
+    /// Where runs are executed: a slot may be given back by a thread that has no runtime.
+    runtime: OnceLock<Handle>,
 }
 
 /// Executes runs. Cheap to clone.
@@ -128,8 +130,13 @@ impl Engine {
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| {
             let inner = inner.clone();
             let turns = Turns::new(&options.lanes, move |run_id, turn| {
-                match (inner.upgrade(), Handle::try_current()) {
-                    (Some(inner), Ok(_)) => Engine { inner }.begin_in_turn(run_id, turn),
+                let inner = inner.upgrade();
+                let runtime = inner.as_ref().and_then(|inner| inner.runtime.get()).cloned();
+                match (inner, Handle::try_current().ok().or(runtime)) {
+                    (Some(inner), Some(runtime)) => {
+                        let _entered = runtime.enter();
+                        Engine { inner }.begin_in_turn(run_id, turn);
+                    }
                     // There is nobody left to execute anything: what waits is the next server's.
                     _ => turn.close(),
                 }
@@ -144,6 +151,7 @@ impl Engine {
                 tasks: TaskTracker::new(),
                 closing: CancellationToken::new(),
                 abandon: CancellationToken::new(),
+                runtime: OnceLock::new(),
             }
         });
         Engine { inner }

@@ -158,7 +158,9 @@ impl Execution {
             if (!known.is_empty() || self.core.has_children())
                 && let Some(engine) = self.core.engine()
             {
-                engine.stop_children(&self.run_id, Unneeded::All, known).await;
+                // What stops this attempt alone leaves to the next one what that can find.
+                let unneeded = if self.core.asked_to_stop() { Unneeded::All } else { Unneeded::Unkeyed };
+                engine.stop_children(&self.run_id, unneeded, known).await;
             }
             std::future::pending::<()>().await
         };

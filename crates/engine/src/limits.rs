@@ -71,11 +71,13 @@ pub(crate) struct Budget {
     spent: OnceLock<Spent>,
     /// What children have used that have ended; empty where they do not count.
     children: Mutex<Vec<Usage>>,
+    /// Who reads that: a later reader does not give way to an earlier one.
+    reading: tokio::sync::Mutex<()>,
 }
 
 impl Budget {
     pub(crate) fn new(limits: Limits, prices: Option<Arc<Prices>>) -> Budget {
-        Budget { limits, prices, spent: OnceLock::new(), children: Mutex::default() }
+        Budget { limits, prices, spent: OnceLock::new(), children: Mutex::default(), reading: Default::default() }
     }
 
     /// Whether what children use counts.
@@ -88,6 +90,7 @@ impl Budget {
         if !self.counts_children() {
             return Ok(());
         }
+        let _turn = self.reading.lock().await;
         let mut used = Vec::new();
         let mut parents = vec![run_id.to_owned()];
         while let Some(parent_run_id) = parents.pop() {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use regex::{NoExpand, Regex};
-use runwire_bridge::{ExchangeEnd, Failure, Suspension, ToolOutput};
+use runwire_bridge::{AFTER_FINISH, Completion, ExchangeEnd, Failure, Suspension, ToolOutput};
 use serde_json::{Map, Value};
 
 /// What stands where something was taken out.
@@ -202,12 +202,7 @@ impl Redaction {
             ExchangeEnd::Failed(failure) => ExchangeEnd::Failed(Failure {
                 message: owned(failure.message),
                 detail: failure.detail.map(owned),
-                agui: failure.agui.map(|mut agui| {
-                    if let Some(raw) = agui.get_mut("rawEvent") {
-                        self.value(raw);
-                    }
-                    agui
-                }),
+                agui: failure.agui.map(|agui| self.members(agui)),
                 ..failure
             }),
             ExchangeEnd::Suspended(mut suspension) => {
@@ -219,10 +214,29 @@ impl Redaction {
                         }
                     }
                 }
-                ExchangeEnd::Suspended(Suspension { prompt: suspension.prompt.map(owned), ..suspension })
+                let agui = suspension.agui.map(|agui| self.members(agui));
+                ExchangeEnd::Suspended(Suspension { prompt: suspension.prompt.map(owned), agui, ..suspension })
             }
-            end @ (ExchangeEnd::Completed(_) | ExchangeEnd::Cancelled { .. }) => end,
+            ExchangeEnd::Completed(completion) => {
+                let agui = completion.agui.map(|agui| self.members(agui));
+                ExchangeEnd::Completed(Completion { agui, ..completion })
+            }
+            ExchangeEnd::Cancelled { usage, agui } => {
+                ExchangeEnd::Cancelled { usage, agui: agui.map(|agui| self.members(agui)) }
+            }
         }
+    }
+
+    /// What AG-UI says beyond a frame that begins or ends an exchange: the upstream's own event in it, also in the ending
+    /// that a failure came after.
+    pub(crate) fn members(&self, mut agui: Map<String, Value>) -> Map<String, Value> {
+        if let Some(raw) = agui.get_mut("rawEvent") {
+            self.value(raw);
+        }
+        if let Some(raw) = agui.get_mut(AFTER_FINISH).and_then(|finished| finished.get_mut("rawEvent")) {
+            self.value(raw);
+        }
+        agui
     }
 }
 

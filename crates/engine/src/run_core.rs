@@ -252,7 +252,7 @@ impl RunCore {
         let mut inner = self.lock();
         let Phase::Waiting(state) = &inner.phase else { return };
         let started = started.filter(|started| said::started_can_be_told(started));
-        let mut agui = started.map(started_members).unwrap_or_default();
+        let mut agui = self.bounds.payloads.redaction.members(started.map(started_members).unwrap_or_default());
         for (key, value) in exchange_members(&self.input) {
             match agui.get(&key) {
                 // What goes on from this exchange goes on from what was asked, whatever the agent says of it.
@@ -396,6 +396,7 @@ impl RunCore {
             match action {
                 Action::Warn => {
                     let what = format!("the guardrail `{guardrail}` objects: {message}");
+                    let what = self.bounds.payloads.redaction.text(&what).into_owned();
                     let attributes = json!({ "guardrail": guardrail, "on": on });
                     let attributes = attributes.as_object().cloned();
                     self.write(|r, now| r.notice(now, NoticeLevel::Warning, "guardrail_warned", what, attributes))?;

@@ -408,14 +408,15 @@ impl Turns {
 impl State {
     /// Gives the lane's free slots to those that wait for them.
     fn next_of_lane(&mut self, name: &Arc<str>, due: &mut Vec<Due>) {
-        if self.closed {
-            return;
-        }
+        let closed = self.closed;
         let Some(lane) = self.lanes.get_mut(name) else { return };
         while lane.is_free() {
             lane.ahead.retain(|waiter| !waiter.is_closed());
             if let Some(waiter) = lane.ahead.pop_front() {
                 due.push(Due::Ahead { waiter, lane: name.clone() });
+            } else if closed {
+                // What has begun may end while the server goes; nothing else begins.
+                return;
             } else if let Some((key, run_id)) = lane.next() {
                 lane.queued -= 1;
                 if let Some(session) = self.sessions.get_mut(&key).filter(|session| session.front == run_id) {
@@ -641,6 +642,18 @@ mod tests {
         assert!(bed.begun.lock().unwrap().is_empty());
         drop(next);
         assert_eq!(bed.drain(), ["a2"]);
+    }
+
+    #[test]
+    fn what_has_begun_has_its_slot_again_while_the_server_goes() {
+        let bed = bed(1, None);
+        let first = bed.queue("a1").unwrap();
+        assert!(bed.queue("b1").is_none());
+        let mut slot = bed.turns.slot(DEFAULT_LANE).err().unwrap();
+        bed.turns.close();
+        drop(first);
+        drop(slot.try_recv().unwrap());
+        assert!(bed.begun.lock().unwrap().is_empty());
     }
 
     #[test]

@@ -102,3 +102,15 @@ async fn a_run_that_had_not_begun_and_whose_agent_is_gone_begins_with_its_input_
     let told = log.events[0].to_value();
     assert_eq!((&told["runId"], &told["input"]), (&json!("exchange-of-run_q"), &asked), "a second viewer sees it too");
 }
+
+#[tokio::test]
+async fn a_run_whose_task_is_lost_can_be_stopped_before_it_is_taken_over() {
+    let bed = bed([]);
+    underway(&bed, "lost").await;
+    let engine = restarted(&bed);
+    let stopped = engine.cancel("lost").await.unwrap();
+    assert_eq!(stopped.status, "cancelled");
+    let log = bed.ended("lost").await;
+    assert_eq!((log.ending(), log.text().as_str()), ("cancelled", "So far."));
+    assert_eq!(engine.recover().await.unwrap(), [], "there is nothing left to take over");
+}

@@ -9,8 +9,10 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use runwire_agui::RunAgentInput;
 use runwire_bridge::{Ending, Open, kind};
-use runwire_frame::{Frame, NoticeLevel, RunStatus, SegmentError, SegmentStatus};
-use runwire_store::{CreateError, Created, ExchangeRecord, NewRun, ReadError, RunFilter, RunRecord, TailItem};
+use runwire_frame::{Data, ErrorCode, Frame, NoticeLevel, RunStatus, SegmentError, SegmentStatus};
+use runwire_store::{
+    CreateError, Created, ExchangeRecord, NewRun, ReadError, RunFilter, RunRecord, TailError, TailItem,
+};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -29,6 +31,32 @@ use crate::writer::{RunWriter, WriteError};
 
 /// After how long a child's log is read again that could not be read.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// Why a child's log was not read on.
+enum Unread {
+    /// The store fails now.
+    Yet(String),
+    /// What is there cannot be read, or nothing is there any more.
+    Ever(String),
+}
+
+impl From<TailError> for Unread {
+    fn from(error: TailError) -> Unread {
+        match error {
+            TailError::Storage(_) => Unread::Yet(error.to_string()),
+            error => Unread::Ever(error.to_string()),
+        }
+    }
+}
+
+impl From<ReadError> for Unread {
+    fn from(error: ReadError) -> Unread {
+        match error {
+            ReadError::Storage(_) => Unread::Yet(error.to_string()),
+            error => Unread::Ever(error.to_string()),
+        }
+    }
+}
 
 /// Which of a run's unfinished children are stopped.
 #[derive(Clone, Debug)]
@@ -272,7 +300,7 @@ impl Engine {
         let mut log = ChildLog::default();
         let mut read = 0;
         let end = loop {
-            match self.next_of_child(run_id, &mut read, &mut log).await {
+            match self.next_of_child(run_id, &mut read, &mut log, tell).await {
                 Ok(ChildEnd::Suspended(waiting)) => {
                     let what = match &waiting.prompt {
                         Some(prompt) => {
@@ -292,9 +320,14 @@ impl Engine {
                     });
                 }
                 Ok(end) => break end,
-                Err(problem) => {
+                Err(Unread::Yet(problem)) => {
                     tracing::warn!(%run_id, %problem, "a child's log cannot be read yet; it is read again");
                     tokio::time::sleep(AGAIN).await;
+                }
+                Err(Unread::Ever(problem)) => {
+                    tracing::error!(%run_id, %problem, "a child's log cannot be read; its parent is told that it failed");
+                    let message = format!("the log of run `{run_id}` cannot be read: {problem}");
+                    break ChildEnd::Failed { code: ErrorCode::InternalError, message, retryable: false };
                 }
             }
         };
@@ -309,21 +342,41 @@ impl Engine {
         tell.send_modify(|standing| standing.end = Some(end));
     }
 
-    /// Reads on in a child's log until it has come to something.
-    async fn next_of_child(&self, run_id: &str, read: &mut u64, log: &mut ChildLog) -> Result<ChildEnd, String> {
-        let mut tail = self.inner.store.tail(run_id, *read).await.map_err(|e| e.to_string())?;
+    /// Reads on in a child's log until it has come to something. A question that was answered since is nothing to tell.
+    async fn next_of_child(
+        &self,
+        run_id: &str,
+        read: &mut u64,
+        log: &mut ChildLog,
+        tell: &watch::Sender<Standing>,
+    ) -> Result<ChildEnd, Unread> {
+        let mut tail = self.inner.store.tail(run_id, *read).await?;
+        let mut waiting = None;
         loop {
-            match tail.next().await.map_err(|e| e.to_string())? {
+            match tail.next().await? {
                 TailItem::Frames(entries) => {
                     for entry in entries {
-                        let frame = Frame::decode(&entry.body()).map_err(|e| e.to_string())?;
+                        let frame = Frame::decode(&entry.body()).map_err(|e| Unread::Ever(e.to_string()))?;
                         *read = entry.seq();
-                        if let Some(end) = log.apply(&frame) {
-                            return Ok(end);
+                        if matches!(frame.data, Data::Resume(_)) {
+                            waiting = None;
+                            tell.send_modify(|standing| standing.end = None);
+                        }
+                        match log.apply(&frame) {
+                            Some(ChildEnd::Suspended(question)) => waiting = Some(ChildEnd::Suspended(question)),
+                            Some(end) => return Ok(end),
+                            None => {}
                         }
                     }
+                    if *read >= tail.head()
+                        && let Some(waiting) = waiting.take()
+                    {
+                        return Ok(waiting);
+                    }
                 }
-                TailItem::Ended => return Err("it has ended, and its log does not say how".to_owned()),
+                TailItem::Ended => {
+                    return Err(Unread::Ever("it has ended, and its log does not say how".to_owned()));
+                }
             }
         }
     }

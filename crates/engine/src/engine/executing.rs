@@ -5,6 +5,7 @@ use std::sync::Arc;
 use runwire_agui::RunAgentInput;
 use runwire_frame::Timestamp;
 use runwire_store::{AppendError, RunRecord};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Continued, Engine, Ready, Unneeded};
@@ -90,6 +91,7 @@ impl Engine {
             abandon: self.inner.abandon.clone(),
         };
         let engine = self.clone();
+        self.inner.runtime.get_or_init(Handle::current);
         self.inner.tasks.spawn(async move {
             let mut execution = InHand { engine: &engine, execution };
             let ended = execution.execution.run().await;
@@ -116,7 +118,7 @@ impl Engine {
     /// hand.
     pub(super) async fn go_on(&self, run_id: String, hold: Hold, turn: Option<Turn>) {
         if self.inner.closing.is_cancelled() {
-            return;
+            return self.let_go_and_log(&run_id, hold).await;
         }
         let mut hold = Some(hold);
         if let Err(error) = self.try_go_on(&run_id, &mut hold, turn).await {
@@ -234,6 +236,9 @@ impl Engine {
         }
         if taken == Some(Recovered::Retrying) {
             self.go_on(run_id, hold, None).await;
+        } else {
+            // A run that waits for an answer may have been asked to stop while its log could not be written.
+            self.let_go_and_log(&run_id, hold).await;
         }
     }
 }

@@ -53,8 +53,8 @@ impl Engine {
         }
     }
 
-    /// A run that waits, for an answer, its turn or its next attempt, has no task: its log is ended here. Any other is left
-    /// alone.
+    /// A run that waits, for an answer, its turn or its next attempt, has no task: its log is ended here. One that has ended is
+    /// left alone.
     pub(super) async fn cancel_waiting(&self, run_id: &str) -> Result<(), CancelError> {
         let store = &self.inner.store;
         let Some(record) = store.run(run_id).await? else { return Ok(()) };
@@ -67,7 +67,8 @@ impl Engine {
                 appender.progress().flush().await.map_err(RecoverError::from)?;
                 self.stop_children(run_id, Unneeded::All, Vec::new()).await;
             }
-            Some(RunStatus::Queued | RunStatus::Retrying) => {
+            // Also one whose task was lost: whoever has the hold is alone with it.
+            Some(RunStatus::Queued | RunStatus::Retrying | RunStatus::Running | RunStatus::Cancelling) => {
                 self.inner.turns.leave(run_id, &Key::new(&record.agent_id, &record.session_id));
                 let stopped =
                     TakeOver { why: "", retry: None, requeue: false, asked_to_stop: &|| true, pricing: self.pricing() };

@@ -2,7 +2,8 @@
 
 use std::sync::Mutex;
 
-use runwire_engine::{ChildError, Engine, EngineOptions};
+use runwire_agui::{ResumeEntry, ResumeStatus};
+use runwire_engine::{ChildError, Engine, EngineOptions, ResumeRun};
 use runwire_frame::RunStatus;
 use runwire_store::{Store, StoreOptions};
 use tokio::sync::Semaphore;
@@ -202,4 +203,76 @@ fn after_a_crash_a_parent_without_another_attempt_takes_its_children_with_it() {
     let (log, endings) = crash(|| [lead(), retried(2, work())]);
     assert_eq!(log.ending(), "failed");
     assert_eq!(endings, ["cancelled", "cancelled"]);
+}
+
+#[tokio::test]
+async fn a_child_that_once_asked_and_has_completed_since_is_told_as_completed() {
+    let asking = agent("asking", |exchange, starting| async move {
+        let writer = starting.begin(None);
+        if exchange.resumed {
+            say(&writer, "thank you").await?;
+            return Ok(completed());
+        }
+        Ok(crate::fixture::suspended(&["i1"]))
+    });
+    let lead = agent("lead", |exchange, starting| async move {
+        let writer = starting.begin(None);
+        let mut child = writer.child(ChildRun::prompt("asking", "").keyed("question")).await?;
+        let mut end = child.ended().await?;
+        if exchange.attempt == 1 {
+            // It asks; then it has come to its end, and the parent fails after that.
+            assert!(matches!(end, ChildEnd::Suspended(_)), "{end:?}");
+            end = child.ended().await?;
+            assert_eq!(told(&end), "thank you");
+            return Err(overloaded());
+        }
+        say(&writer, &told(&end)).await?;
+        Ok(completed())
+    });
+    let bed = bed([retried(2, lead), asking]);
+    let run_id = bed.start("lead").await;
+    bed.shows(&run_id, |frame| matches!(&frame.data, Data::Notice(notice) if notice.code == "child_waits")).await;
+    let [child] = &children(&bed, &run_id).await[..] else { panic!("it started one") };
+    let answers = vec![ResumeEntry::new("i1", ResumeStatus::Resolved)];
+    let resume = ResumeRun { run_id: child.run_id.clone(), answers, exchange_id: None, principal: None };
+    bed.engine.resume(resume).await.unwrap();
+    let log = bed.ended(&run_id).await;
+    assert_eq!((log.ending(), log.text().as_str()), ("completed", "thank you"), "{}", log.dump());
+    assert_eq!(log.notices().iter().filter(|(code, _)| *code == "child_waits").count(), 1, "it asked once");
+}
+
+#[tokio::test]
+async fn a_child_whose_log_is_damaged_does_not_keep_its_parent_for_ever() {
+    let damaged = Arc::new(Semaphore::new(0));
+    let gate = damaged.clone();
+    let lead = agent("lead", move |exchange, starting| {
+        let gate = gate.clone();
+        async move {
+            let writer = starting.begin(None);
+            let mut child = writer.child(ChildRun::prompt("echo", "Hello").keyed("greeting")).await?;
+            if exchange.attempt == 1 {
+                child.ended().await?;
+                gate.acquire().await.unwrap().forget();
+                return Err(overloaded());
+            }
+            say(&writer, &told(&child.ended().await?)).await?;
+            Ok(completed())
+        }
+    });
+    let bed = bed([retried(2, lead), echo()]);
+    let run_id = bed.start("lead").await;
+    let [child] = &has_started(&bed, &run_id, 1).await[..] else { panic!("it started one") };
+    ended(&bed.store, child).await;
+    let file = rusqlite::Connection::open(bed.dir.path().join("runwire.db")).unwrap();
+    let of = "run = (SELECT id FROM runs WHERE run_id = ?1)";
+    for damage in [
+        format!("UPDATE frames SET body = x'7b7d' WHERE {of} AND seq = 3"),
+        format!("UPDATE pages SET sse = x'00' WHERE {of}"),
+    ] {
+        file.execute(&damage, [child.as_str()]).unwrap();
+    }
+    damaged.add_permits(1);
+    let log = bed.ended(&run_id).await;
+    assert_eq!(log.ending(), "completed", "{}", log.dump());
+    assert!(log.text().contains("INTERNAL_ERROR") && log.text().contains("cannot be read"), "{}", log.text());
 }
