@@ -34,5 +34,5 @@ pub use recorder::{Agui, Pricing, Recorded, Recorder};
 pub use runwire_agui::Peer;
 pub use segment::{Ending, Open, Opening, kind};
 pub use tool_output::{PARTS_PAYLOAD, Payload, TEXT_PAYLOAD, ToolOutput};
-pub use upstream::{ExchangeEnd, Truncation, Upstream, UpstreamStep, started_members};
+pub use upstream::{AFTER_FINISH, ExchangeEnd, Truncation, Upstream, UpstreamStep, started_members};
 pub use usage::{usage_from_agui, usage_to_agui};

@@ -14,7 +14,7 @@ use crate::recorder::Agui;
 use crate::usage::all_from_agui;
 
 /// Under `agui` of an `error` frame: what the `RUN_FINISHED` said that the failure came after.
-pub(crate) const AFTER_FINISH: &str = "afterFinish";
+pub const AFTER_FINISH: &str = "afterFinish";
 
 /// The members of `RUN_FINISHED` that every exchange knows of itself.
 const COURSE: [&str; 3] = ["type", "threadId", "runId"];

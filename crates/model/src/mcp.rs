@@ -151,8 +151,24 @@ impl McpServer {
     }
 }
 
+/// An error as it may be told: without the server's address, which may hold a key and which HTTP errors name.
+fn without_address(transport: &McpTransport, error: &dyn std::fmt::Display) -> String {
+    let mut told = error.to_string();
+    if let McpTransport::Http { url, .. } = transport {
+        let parsed = reqwest::Url::parse(url).map(String::from).unwrap_or_default();
+        for address in [&parsed, url] {
+            if !address.is_empty() {
+                told = told.replace(address.as_str(), "its address");
+            }
+        }
+    }
+    told
+}
+
 async fn connect(options: McpOptions, http: Option<reqwest::Client>) -> Result<Connection, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("the server cannot be spoken to: {error}");
+    let failed = |error: &dyn std::fmt::Display| {
+        format!("the server cannot be spoken to: {}", without_address(&options.transport, error))
+    };
     let service = match (&options.transport, http) {
         (McpTransport::Command { command, env }, _) => {
             let transport = spawn(command, env)?;
@@ -166,7 +182,9 @@ async fn connect(options: McpOptions, http: Option<reqwest::Client>) -> Result<C
         (McpTransport::Http { .. }, None) => return Err("it has no HTTP client".to_owned()),
     };
     let listed = service.peer().list_all_tools().await;
-    let listed = listed.map_err(|error| format!("the server does not say which tools it has: {error}"))?;
+    let listed = listed.map_err(|error| {
+        format!("the server does not say which tools it has: {}", without_address(&options.transport, &error))
+    })?;
     let mut tools: Vec<ToolSpec> = listed
         .into_iter()
         .map(|tool| ToolSpec {
@@ -272,7 +290,8 @@ impl OwnTool for McpTool {
             let called = async {
                 let connection = server.connection().await?;
                 let params = CallToolRequestParams::new(name).with_arguments(call.arguments.value().clone());
-                connection.service.peer().call_tool(params).await.map_err(|error| error.to_string())
+                let called = connection.service.peer().call_tool(params).await;
+                called.map_err(|error| without_address(&server.inner.options.transport, &error))
             };
             match tokio::time::timeout(timeout, called).await {
                 Ok(Ok(result)) => returned(&result, max),
@@ -326,6 +345,16 @@ fn part(block: &Value) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[tokio::test]
+    async fn the_address_of_a_server_is_in_no_error_that_is_told() {
+        let url = "http://127.0.0.1:1/mcp?api_key=s3cret".to_owned();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let transport = McpTransport::Http { url, headers: Vec::new() };
+        let server = McpServer::new(McpOptions::new("files", transport)).unwrap();
+        let Err(error) = server.tools().await else { panic!("nobody listens there") };
+        assert!(error.contains("its address") && !error.contains("s3cret"), "{error}");
+    }
 
     fn result(result: Value) -> ToolReturn {
         returned(&serde_json::from_value(result).unwrap(), 1000)

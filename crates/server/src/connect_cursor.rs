@@ -5,6 +5,7 @@
 //! `waiting/3` of the one that says what waits. After `~` come the exchanges that are still to be told, each with a frame
 //! of it.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use axum::http::HeaderMap;
@@ -32,19 +33,29 @@ pub(crate) enum At {
     Waiting(u32),
 }
 
+/// The longest that is read. An answer that would need a longer one is told again from the thread's beginning.
+const MAX_BYTES: usize = 64 * 1024;
+
 /// The most events of a run that only restates.
 const RESTATED_MAX: u32 = 3;
 
 impl ConnectCursor {
     /// `None` for what is none.
     pub(crate) fn parse(text: &str) -> Option<ConnectCursor> {
+        // Whoever is told it gets it with each event, and each place costs reading a run.
+        if text.len() > MAX_BYTES {
+            return None;
+        }
         let mut parts = text.split('~');
         let at = At::parse(parts.next()?)?;
         let later = parts.map(|part| {
             let (run_id, seq) = part.split_once('/')?;
             (!run_id.is_empty()).then_some(Place { run_id: run_id.to_owned(), seq: number(seq)? })
         });
-        Some(ConnectCursor { at, later: later.collect::<Option<_>>()? })
+        let cursor = ConnectCursor { at, later: later.collect::<Option<_>>()? };
+        let mut named = HashSet::new();
+        let once = cursor.places().into_iter().all(|place| named.insert(place.run_id));
+        once.then_some(cursor)
     }
 
     /// The exchanges that the reader does not have whole, in order.
@@ -135,5 +146,9 @@ mod tests {
         ] {
             assert_eq!(ConnectCursor::parse(bad), None, "{bad}");
         }
+        assert_eq!(ConnectCursor::parse("run_a/1.0~run_b/1~run_b/1"), None, "an exchange is told once");
+        let long: String = (0..8000).map(|n| format!("~run_{n}/1")).collect();
+        assert!(long.len() > MAX_BYTES);
+        assert_eq!(ConnectCursor::parse(&format!("run_a/1.0{long}")), None, "no answer has one as long");
     }
 }

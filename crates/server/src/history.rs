@@ -84,6 +84,13 @@ impl History {
             let _ = serde_json::to_writer(&mut counted, message);
         }
         let _ = serde_json::to_writer(&mut counted, self.state());
+        for pending in &self.pending {
+            // Twice: the reducer holds those of the last run too.
+            for _ in 0..2 {
+                let _ = serde_json::to_writer(&mut counted, &pending.interrupts);
+            }
+            counted.0 += pending.run_id.len() + pending.agent_id.len();
+        }
         counted.0
     }
 

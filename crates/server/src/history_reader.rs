@@ -295,7 +295,8 @@ impl Histories {
 
     fn put(&self, key: Key, rested: Rested, history: Arc<History>) {
         let ids: usize = rested.iter().map(|(id, _)| id.len() + 8).sum();
-        let bytes = history.size() + ids;
+        // The key is there twice while it is looked for, and an empty history takes room as well.
+        let bytes = history.size() + ids + 2 * (key.0.len() + key.1.as_ref().map_or(0, String::len)) + 256;
         if bytes > KEPT_BYTES {
             return;
         }

@@ -2,16 +2,13 @@
 // tab, the last; where it does not fit, the session is read from its beginning, and nothing is lost but time.
 
 import { Conversation } from "./conversation.js";
-import { token, tokenChanges } from "./token.js";
-
-const KEY = "runwire.conversation";
+import { CONVERSATION as KEY } from "./token.js";
 
 /** What was kept of this session: `{conversation, cursor}`, or `undefined`. */
 export function kept(sessionId) {
   try {
     const found = JSON.parse(sessionStorage.getItem(KEY) ?? "null");
-    // What one token let be read is not shown to whoever has another.
-    if (found?.session !== sessionId || found.token !== (token() ?? null)) return undefined;
+    if (found?.session !== sessionId) return undefined;
     const conversation = Conversation.from(found.conversation);
     return conversation && { conversation, cursor: found.cursor };
   } catch {
@@ -23,7 +20,7 @@ export function keep(sessionId, conversation, cursor) {
   forget();
   if (cursor === undefined) return;
   try {
-    sessionStorage.setItem(KEY, JSON.stringify({ session: sessionId, token: token() ?? null, cursor, conversation }));
+    sessionStorage.setItem(KEY, JSON.stringify({ session: sessionId, cursor, conversation }));
   } catch {
     // It does not fit, or nothing may be kept here.
   }
@@ -36,6 +33,3 @@ export function forget() {
     // Then nothing was kept.
   }
 }
-
-// Whoever makes the viewer forget a token does not want to leave behind what it let be read.
-tokenChanges.addEventListener("change", forget);

@@ -50,6 +50,7 @@ export class SessionList {
       if (known === undefined) sessions.set(run.session_id, { newest: run, first: run, runs: 1 });
       else Object.assign(known, { first: run, runs: known.runs + 1 });
     }
+    for (const gone of this.#rows.keys()) if (!sessions.has(gone)) this.#rows.delete(gone);
     const rows = [...sessions.values()].map((session) => this.#row(session));
     setText(this.#message, rows.length === 0 ? "There is none yet." : "");
     // Rows that stay where they are are not touched: one of them may have the focus.

@@ -4,6 +4,9 @@ import { fill, h } from "./dom.js";
 
 const KEY = "runwire.token";
 
+/** The key of what was read of a conversation, which goes with the token that let it be read. */
+export const CONVERSATION = "runwire.conversation";
+
 /** Where no storage is allowed, it lasts until the page is loaded again. */
 let inMemory;
 
@@ -22,6 +25,8 @@ export const tokenChanges = new EventTarget();
 function keep(text) {
   inMemory = text;
   try {
+    // What one token let be read is not left behind for whoever has another.
+    sessionStorage.removeItem(CONVERSATION);
     if (text === undefined) sessionStorage.removeItem(KEY);
     else sessionStorage.setItem(KEY, text);
   } catch {

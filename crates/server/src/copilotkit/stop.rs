@@ -1,6 +1,7 @@
 //! `POST {base}/agent/{agent}/stop/{thread}`: stops what goes on in a thread, or one run of it.
 
 use axum::Json;
+use axum::body::HttpBody as _;
 use axum::extract::{FromRequest as _, Path, Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -17,6 +18,9 @@ use crate::problem::Problem;
 /// Runs in these are at work, or will be. One that waits for an answer is not stopped by this: CopilotKit's client also asks
 /// for a stop when it leaves a thread, and then the question has to stay.
 const AT_WORK: [RunStatus; 4] = [RunStatus::Queued, RunStatus::Running, RunStatus::Retrying, RunStatus::Cancelling];
+
+/// The longest id of a run that is looked for, and remembered when it is not there yet.
+const MAX_RUN_ID_BYTES: usize = 1024;
 
 /// The body: exactly this, or empty.
 #[derive(Debug, Default, Deserialize)]
@@ -60,7 +64,7 @@ pub(super) async fn stop(
 async fn scope(app: &App, request: Request) -> Result<Scope, Problem> {
     let headers = request.headers();
     // Without a type and without a body there is nothing to read.
-    if !headers.contains_key(header::CONTENT_TYPE) && headers.get(header::CONTENT_LENGTH).is_none_or(|v| v == "0") {
+    if !headers.contains_key(header::CONTENT_TYPE) && request.body().is_end_stream() {
         return Ok(Scope::default());
     }
     let JsonBody(body) = JsonBody::from_request(request, app).await?;
@@ -74,6 +78,9 @@ async fn scope(app: &App, request: Request) -> Result<Scope, Problem> {
     // A member that is there and names nothing would stop everything.
     if body.get("runId").is_some() && scope.run_id.as_deref().is_none_or(|id| id.trim().is_empty()) {
         return Err(Problem::bad_request("`runId` names no run; leave it out to stop whatever goes on in the thread"));
+    }
+    if scope.run_id.as_ref().is_some_and(|id| id.len() > MAX_RUN_ID_BYTES) {
+        return Err(Problem::unprocessable(format!("`runId` has at most {MAX_RUN_ID_BYTES} bytes")));
     }
     Ok(scope)
 }
