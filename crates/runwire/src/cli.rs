@@ -350,7 +350,8 @@ fn parse_status(word: &str) -> Result<runwire_frame::RunStatus, String> {
 /// `tracing`'s `EnvFilter` does.
 pub fn log_to_stderr(command: &Command) {
     let level = if matches!(command, Command::Serve(_)) { "info" } else { "warn" };
-    let filter = EnvFilter::try_from_env("RUNWIRE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    // The client of MCP servers writes addresses into its log, which may hold keys. What matters of it is told by this server.
+    let filter = EnvFilter::try_from_env("RUNWIRE_LOG").unwrap_or_else(|_| EnvFilter::new(format!("{level},rmcp=off")));
     // A line that cannot be written, say because the log is on the disk that is full, is lost. To report that, it would be
     // printed to the same standard error, and printing panics where it cannot: in the thread that writes the store, for one.
     let logs =
