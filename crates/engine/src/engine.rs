@@ -469,7 +469,10 @@ fn complete_input(request: RunRequest, run_id: &str) -> RunAgentInput {
 }
 
 /// Tells repeated answers from different ones.
-fn answers_digest(run_id: &str, answers: &[ResumeEntry]) -> String {
+///
+/// `run_id` is what they answer, in whatever words its caller has for that. 32 hexadecimal digits; the order of the answers and of
+/// the members in them makes no difference.
+pub fn answers_digest(run_id: &str, answers: &[ResumeEntry]) -> String {
     let mut answers: Vec<&ResumeEntry> = answers.iter().collect();
     answers.sort_by(|a, b| a.interrupt_id.cmp(&b.interrupt_id));
     digest_of(serde_json::to_value(("resume", run_id, answers)).unwrap_or_default())

@@ -47,7 +47,7 @@ pub use child::{
 pub use clock::now;
 pub use driver::{Agent, AgentPolicy, Answer, Driver, Exchange, RecordedResult, Starting};
 pub use drivers::{ExecutorError, Executors, InProcess, Lines, Standing};
-pub use engine::{CancelError, DEADLINE, Engine, EngineOptions, ResumeError, ResumeRun, Waiting};
+pub use engine::{CancelError, DEADLINE, Engine, EngineOptions, ResumeError, ResumeRun, Waiting, answers_digest};
 pub use guardrails::{Action, GuardService, Guarded, Guardrail, Judge, OUTPUT_WINDOW};
 pub use idempotency::{IdempotencyKey, NotAKey};
 pub use limits::Limits;

@@ -136,7 +136,7 @@ fn summary(show: &mut Show, seen: &Seen, seconds: f64, missed: u64, run_id: &str
     } else {
         writeln!(out, "\nopen next:")?;
     }
-    writeln!(out, "  {address}/runs/{run_id}                   the run as a timeline, in a browser")?;
+    writeln!(out, "  {address}/runs/{run_id}                                the run as a timeline, in a browser")?;
     writeln!(out, "  curl -N {address}/v2/runs/{run_id}/stream              the run again, frame by frame")?;
     let cut = resumed - 1;
     writeln!(out, "  curl -N '{address}/v2/runs/{run_id}/stream?after={cut}'   from where we came back")?;

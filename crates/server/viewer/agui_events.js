@@ -1,8 +1,8 @@
 // A run's AG-UI events with their ids, read as they come and handed over in batches.
 
 import { ApiError, request, runApi } from "./api.js";
-import { leaveWhenHidden } from "./follow.js";
 import { breathe, nextPicture, shown, wait } from "./pacing.js";
+import { linkOf } from "./while_shown.js";
 
 /** So long may reading go on before everything else has its turn, in milliseconds. */
 const TURN_MS = 8;
@@ -80,10 +80,7 @@ export async function followEvents({ runId, after, signal, take }) {
   while (!signal.aborted) {
     await shown(signal);
     if (signal.aborted) return;
-    const link = new AbortController();
-    const leave = () => link.abort();
-    signal.addEventListener("abort", leave);
-    const unwatch = leaveWhenHidden(link);
+    const link = linkOf(signal);
     try {
       const query = at === undefined ? "" : `?after=${at}`;
       const response = await request(runApi(runId, `/agui${query}`), { accept: "text/event-stream", signal: link.signal });
@@ -98,9 +95,7 @@ export async function followEvents({ runId, after, signal, take }) {
       if (signal.aborted) return;
       if (error instanceof ApiError && error.status !== 0) throw error;
     } finally {
-      unwatch();
-      signal.removeEventListener("abort", leave);
-      link.abort();
+      link.close();
     }
     // A stream that ended is one that was cut, until the server says that nothing follows.
     if (failures > 0) await wait(Math.min(MOST_WAIT_MS, 250 * 2 ** failures), signal);

@@ -2,6 +2,7 @@
 
 import { followEvents, readEvents } from "./agui_events.js";
 import { Bodies, Column } from "./bodies.js";
+import { columnNames, emptyRow } from "./columns.js";
 import { h, setText } from "./dom.js";
 import { sizeOf } from "./frame_list.js";
 import { bytes } from "./format.js";
@@ -58,14 +59,14 @@ export class EventList {
     });
     this.#list = new VirtualList({
       label: "AG-UI events",
-      make: newRow,
+      make: () => emptyRow("event-columns", COLUMNS),
       fill: (row, index) => this.#fill(row, index),
       signal,
       rowHeight: ROW_HEIGHT,
       onActive: (index) => this.#choose(index),
       onOpen: (index) => this.#choose(index),
     });
-    this.element = h("div", { class: "log" }, head(), this.#list.element);
+    this.element = h("div", { class: "log" }, columnNames("event-columns", COLUMNS), this.#list.element);
   }
 
   get count() {
@@ -180,11 +181,3 @@ const COLUMNS = [
   ["size", "Size"],
   ["data", "Data"],
 ];
-
-function head() {
-  return h("div", { class: "log-head event-columns", "aria-hidden": "true" }, COLUMNS.map(([name, label]) => h("span", { class: `of-${name}` }, label)));
-}
-
-function newRow() {
-  return h("div", { class: "event-columns" }, COLUMNS.map(([name]) => h("span", { class: `of-${name}` })));
-}

@@ -1,18 +1,16 @@
 // Follows a run for a page: in batches, one before each picture, so that neither a long log nor a fast run freezes it.
 
 import { json, runApi } from "./api.js";
-import { breathe, nextPicture, shown, wait } from "./pacing.js";
+import { breathe, nextPicture, wait } from "./pacing.js";
 import { followRun } from "./runwire.js";
-import { askForToken, token } from "./token.js";
+import { token } from "./token.js";
+import { whileShown } from "./while_shown.js";
 
 /** So long may the reading and the taking of frames go on before everything else has its turn, in milliseconds. */
 const TURN_MS = 8;
 
 /** Most frames of one batch. */
 const BATCH = 1000;
-
-/** A tab that is in the background for so long leaves its connection: a browser has six of them to one server. */
-const LEAVE_AFTER_MS = 20_000;
 
 /** How often a page that is behind asks how far the run is. */
 const HEAD_EVERY_MS = 1000;
@@ -36,66 +34,30 @@ export async function followFrames({ runId, cursor = 0, signal, connection, take
     at = seq;
     connection.progress({ cursor: seq });
   };
-  while (!signal.aborted) {
-    if (document.hidden) {
-      connection.paused();
-      await shown(signal);
-      continue;
-    }
+  const go = async (link) => {
     let ended;
-    const used = token();
-    const link = new AbortController();
-    const leave = () => link.abort();
-    signal.addEventListener("abort", leave);
-    const unwatch = leaveWhenHidden(link);
-    try {
-      const run = followRun({
-        server: "/",
-        runId,
-        cursor: at,
-        token,
-        signal: link.signal,
-        backoff: { maxElapsedMs: Infinity },
-        onStatus: (status) => {
-          // That is said when the page has the last frames too.
-          if (status.state === "ended") ended = status;
-          else connection.status(status);
-        },
-      });
-      const heads = watchHead(runId, link.signal, connection);
-      await pump(run, { heads, signal: link.signal, take, progress });
-      // A tab that was left in the last moment has not been handed the last frames.
-      if (link.signal.aborted) continue;
-      connection.status(ended);
-      return at;
-    } catch (error) {
-      if (signal.aborted) return at;
-      if (link.signal.aborted) continue;
-      if (error.code === "UNAUTHORIZED" && (await askForToken(used, signal).catch(() => false))) continue;
-      if (signal.aborted) return at;
-      connection.failed(error.message);
-      throw error;
-    } finally {
-      unwatch();
-      signal.removeEventListener("abort", leave);
-      link.abort();
-    }
-  }
+    const run = followRun({
+      server: "/",
+      runId,
+      cursor: at,
+      token,
+      signal: link,
+      backoff: { maxElapsedMs: Infinity },
+      onStatus: (status) => {
+        // That is said when the page has the last frames too.
+        if (status.state === "ended") ended = status;
+        else connection.status(status);
+      },
+    });
+    const heads = watchHead(runId, link, connection);
+    await pump(run, { heads, signal: link, take, progress });
+    // A tab that was left in the last moment has not been handed the last frames.
+    if (link.aborted) return false;
+    connection.status(ended);
+    return true;
+  };
+  await whileShown({ signal, connection, go });
   return at;
-}
-
-/** Aborts a connection when the tab has been in the background for a while. Answers with what undoes that. */
-export function leaveWhenHidden(link) {
-  let timer;
-  const look = () => {
-    clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(() => link.abort(), LEAVE_AFTER_MS);
-  };
-  document.addEventListener("visibilitychange", look);
-  return () => {
-    clearTimeout(timer);
-    document.removeEventListener("visibilitychange", look);
-  };
 }
 
 /**

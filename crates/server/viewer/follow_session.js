@@ -1,9 +1,9 @@
 // Follows all runs of a session for a page, over one connection.
 
-import { leaveWhenHidden, pump } from "./follow.js";
-import { shown } from "./pacing.js";
+import { pump } from "./follow.js";
 import { followSession } from "./runwire.js";
-import { askForToken, token } from "./token.js";
+import { token } from "./token.js";
+import { whileShown } from "./while_shown.js";
 
 /** The frames of a session, each with the place behind it as `cursor`: more than one is read before a page takes them. */
 async function* withCursors(session) {
@@ -25,47 +25,27 @@ async function* withCursors(session) {
  */
 export async function followSessionFrames({ sessionId, cursor, signal, connection, onStatus, take }) {
   let at = cursor;
-  while (!signal.aborted) {
-    if (document.hidden) {
-      connection.paused();
-      await shown(signal);
-      continue;
-    }
-    const used = token();
-    const link = new AbortController();
-    const leave = () => link.abort();
-    signal.addEventListener("abort", leave);
-    const unwatch = leaveWhenHidden(link);
-    try {
-      const session = followSession({
-        server: "/",
-        sessionId,
-        cursor: at,
-        token,
-        signal: link.signal,
-        backoff: { maxElapsedMs: Infinity },
-        onStatus: (status) => {
-          connection.status(status);
-          onStatus(status);
-        },
-      });
-      const progress = (frame) => {
-        at = frame.cursor;
-        // How far one run is says nothing of how far another is.
-        connection.progress({ cursor: frame.seq, head: frame.seq });
-      };
-      await pump(withCursors(session), { signal: link.signal, take, progress });
-    } catch (error) {
-      if (signal.aborted) return;
-      if (link.signal.aborted) continue;
-      if (error.code === "UNAUTHORIZED" && (await askForToken(used, signal).catch(() => false))) continue;
-      if (signal.aborted) return;
-      connection.failed(error.message);
-      throw error;
-    } finally {
-      unwatch();
-      signal.removeEventListener("abort", leave);
-      link.abort();
-    }
-  }
+  const go = async (link) => {
+    const session = followSession({
+      server: "/",
+      sessionId,
+      cursor: at,
+      token,
+      signal: link,
+      backoff: { maxElapsedMs: Infinity },
+      onStatus: (status) => {
+        connection.status(status);
+        onStatus(status);
+      },
+    });
+    const progress = (frame) => {
+      at = frame.cursor;
+      // How far one run is says nothing of how far another is.
+      connection.progress({ cursor: frame.seq, head: frame.seq });
+    };
+    await pump(withCursors(session), { signal: link, take, progress });
+    // A session has no end: another run may always follow.
+    return false;
+  };
+  await whileShown({ signal, connection, go });
 }

@@ -2,6 +2,7 @@
 
 import { Bodies, Column } from "./bodies.js";
 import { followRun } from "./runwire.js";
+import { columnNames, emptyRow } from "./columns.js";
 import { h, setText } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
 import { gistOf } from "./frame_gist.js";
@@ -88,7 +89,7 @@ export class FrameList {
     });
     this.#list = new VirtualList({
       label: "Frames",
-      make: newRow,
+      make: () => emptyRow("frame-columns", COLUMNS),
       fill: (row, index) => this.#fill(row, index),
       signal,
       rowHeight: ROW_HEIGHT,
@@ -102,7 +103,7 @@ export class FrameList {
       failed: onFailure,
       signal,
     });
-    this.element = h("div", { class: "log" }, head(), this.#list.element, this.#empty);
+    this.element = h("div", { class: "log" }, columnNames("frame-columns", COLUMNS), this.#list.element, this.#empty);
   }
 
   /** How many frames there are. */
@@ -277,14 +278,6 @@ const COLUMNS = [
   ["size", "Size"],
   ["data", "What it says"],
 ];
-
-function head() {
-  return h("div", { class: "log-head frame-columns", "aria-hidden": "true" }, COLUMNS.map(([name, label]) => h("span", { class: `of-${name}` }, label)));
-}
-
-function newRow() {
-  return h("div", { class: "frame-columns" }, COLUMNS.map(([name]) => h("span", { class: `of-${name}` })));
-}
 
 /** The bodies of frames, byte for byte as they are on every transport. */
 async function readFrames({ runId, first, rows, signal }) {

@@ -3,9 +3,8 @@
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use runwire_engine::CreateRunError;
+use runwire_engine::{CreateRunError, answers_digest};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::peer;
 use crate::agui::{self, NotBegun, Posted};
@@ -51,19 +50,8 @@ pub(super) async fn run(
 /// CopilotKit posts an answer under the id of the run that asked, and that names the exchange which asked. The answer needs an
 /// id of its own, and a repetition of it the same one.
 fn answering(posted: &Posted) -> String {
-    let mut answers: Vec<Value> =
-        posted.input.resume().iter().map(|entry| serde_json::to_value(entry).unwrap_or_default()).collect();
-    answers.iter_mut().for_each(Value::sort_all_objects);
-    answers.sort_by_key(Value::to_string);
-    let digest = fnv(Value::Array(answers).to_string().as_bytes());
-    format!("{}.answer-{digest:032x}", posted.input.run_id)
-}
-
-/// FNV-1a with 128 bits: it tells the answers to one run apart, and withstands nobody, who could only confuse his own.
-fn fnv(bytes: &[u8]) -> u128 {
-    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    bytes.iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
+    let digest = answers_digest(&posted.input.run_id, posted.input.resume());
+    format!("{}.answer-{digest}", posted.input.run_id)
 }
 
 pub(super) async fn connect(
@@ -96,7 +84,7 @@ fn last_seen(body: &[u8]) -> Option<ConnectCursor> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use runwire_agui::RunAgentInput;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -119,11 +107,5 @@ mod tests {
         assert!(one.starts_with("r.answer-"), "{one}");
         assert_ne!(one, answering(&posted(json!([entry("a", no.clone()), entry("b", yes.clone())]))));
         assert_ne!(one, answering(&posted(json!([entry("a", yes)]))));
-    }
-
-    #[test]
-    fn the_digest_is_fnv_1a() {
-        assert_eq!(fnv(b""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
-        assert_eq!(fnv(b"foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
     }
 }
