@@ -58,6 +58,51 @@ struct Item {
     opened: u64,
 }
 
+/// The item that each lane assembles. Most streams know the parent agent's lane alone, so that one is not looked up.
+#[derive(Debug, Default)]
+struct Lanes {
+    parent: Option<Item>,
+    subagents: HashMap<String, Item>,
+}
+
+impl Lanes {
+    fn is_empty(&self) -> bool {
+        self.parent.is_none() && self.subagents.is_empty()
+    }
+
+    fn get(&self, lane: &Owner) -> Option<&Item> {
+        match lane {
+            None => self.parent.as_ref(),
+            Some(subagent) => self.subagents.get(subagent),
+        }
+    }
+
+    fn insert(&mut self, lane: Owner, item: Item) {
+        match lane {
+            None => self.parent = Some(item),
+            Some(subagent) => {
+                self.subagents.insert(subagent, item);
+            }
+        }
+    }
+
+    fn remove(&mut self, lane: &Owner) -> Option<Item> {
+        match lane {
+            None => self.parent.take(),
+            Some(subagent) => self.subagents.remove(subagent),
+        }
+    }
+
+    /// All lanes, in the order in which their items were opened.
+    fn in_order(&self) -> Vec<Owner> {
+        let parent = self.parent.iter().map(|item| (item.opened, None));
+        let subagents = self.subagents.iter().map(|(subagent, item)| (item.opened, Some(subagent.clone())));
+        let mut lanes: Vec<(u64, Owner)> = parent.chain(subagents).collect();
+        lanes.sort_unstable();
+        lanes.into_iter().map(|(_, lane)| lane).collect()
+    }
+}
+
 /// Expands the chunks of one stream; every other event passes through, after the ends that it brings about.
 ///
 /// A chunk costs a constant number of look-ups; only an event that closes every lane looks at all of them.
@@ -65,7 +110,7 @@ struct Item {
 pub struct ChunkExpander {
     index: usize,
     opened: u64,
-    lanes: HashMap<Owner, Item>,
+    lanes: Lanes,
     /// Which lane assembles an item, by kind and id.
     holders: [HashMap<String, Owner>; 3],
     /// The lanes that assemble an item of each kind.
@@ -448,9 +493,7 @@ impl ChunkExpander {
     }
 
     fn close_all(&mut self, out: &mut Vec<Event>) {
-        let mut lanes: Vec<(u64, Owner)> = self.lanes.iter().map(|(lane, item)| (item.opened, lane.clone())).collect();
-        lanes.sort_unstable();
-        for (_, lane) in lanes {
+        for lane in self.lanes.in_order() {
             self.close(&lane, out);
         }
     }

@@ -180,15 +180,18 @@ impl Consumer {
     /// As [`Consumer::push_json`]; what came before the violation is applied, and none of it is in [`Rejected`].
     pub fn reduce(&mut self, json: &str, reducer: &mut Reducer) -> Result<(), Rejected> {
         let directly = self.rejected.is_none() && self.reads_directly();
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let part = if directly { flat::read(json, &mut scratch) } else { None };
-        let done = match &part {
-            Some(part) => self.reduce_part(part, reducer),
-            None => directly && self.reduce_patch(json, reducer),
+        let part = if directly { flat::read(json, &mut self.scratch) } else { None };
+        let event = match part {
+            Some(part) => {
+                if extend(&mut self.expander, &mut self.verifier, &mut self.warnings, &part, reducer, self.index) {
+                    self.index += 1;
+                    return Ok(());
+                }
+                Some(part.to_event())
+            }
+            None => None,
         };
-        let event = part.filter(|_| !done).map(Part::to_event);
-        self.scratch = scratch;
-        if done {
+        if directly && event.is_none() && self.reduce_patch(json, reducer) {
             return Ok(());
         }
         let index = self.index;
@@ -203,20 +206,8 @@ impl Consumer {
         taken.map_err(|violation| Rejected { delivered: Vec::new(), violation })
     }
 
-    /// Takes an event that extends an item or closes it, if nothing about it is to be judged or brought about; else nothing
-    /// happens, and `false` is told.
-    fn reduce_part(&mut self, part: &Part<'_>, reducer: &mut Reducer) -> bool {
-        let Some(id) = self.expander.straight(part) else { return false };
-        if !self.verifier.goes_on(part.kind, id, part.subagent_run_id, part.step == Step::End) {
-            return false;
-        }
-        self.warnings.extend(reducer.extend(part.kind, id, part.delta, self.index));
-        self.expander.pass();
-        self.index += 1;
-        true
-    }
-
-    /// As [`Consumer::reduce_part`], for an event that changes the state.
+    /// Takes an event that changes the state, if nothing about it is to be judged or brought about; else nothing happens, and
+    /// `false` is told.
     fn reduce_patch(&mut self, json: &str, reducer: &mut Reducer) -> bool {
         if !self.expander.is_idle() {
             return false;
@@ -387,4 +378,22 @@ impl Consumer {
         let event = self.index.saturating_sub(1);
         self.warnings.push(Warning { rule: WarningRule::RequestedRunMissing, message, event, path: None });
     }
+}
+/// As [`Consumer::reduce_patch`], for an event that extends an item or closes it. What it says is lent by the consumer, so
+/// it is given what else it takes.
+fn extend(
+    expander: &mut ChunkExpander,
+    verifier: &mut Verifier,
+    warnings: &mut Vec<Warning>,
+    part: &Part<'_>,
+    reducer: &mut Reducer,
+    index: usize,
+) -> bool {
+    let Some(id) = expander.straight(part) else { return false };
+    if !verifier.goes_on(part.kind, id, part.subagent_run_id, part.step == Step::End) {
+        return false;
+    }
+    warnings.extend(reducer.extend(part.kind, id, part.delta, index));
+    expander.pass();
+    true
 }

@@ -95,7 +95,7 @@ pub fn decode_value(mut value: Value, index: usize) -> Result<Decoded, Violation
 /// [`flat::read`].
 pub(crate) fn decode_strictly(json: &[u8], scratch: &mut Scratch, out: &mut Vec<Event>) -> bool {
     // Looked at once as a whole, it need not be looked at string by string.
-    let Ok(json) = std::str::from_utf8(json) else { return false };
+    let Ok(json) = simdutf8::basic::from_utf8(json) else { return false };
     if let Some(part) = flat::read(json, scratch) {
         out.push(part.to_event());
         return true;

@@ -226,6 +226,12 @@ impl<'a> SseEvents<'a> {
 
     /// Reads up to the next line end, or to the end of the bytes.
     fn read_line(&mut self) -> Result<Line, SseError> {
+        // What ends nearly every event is seen where it stands.
+        if self.bytes[0] == b'\n' && self.decoder.line.is_empty() {
+            self.bytes = &self.bytes[1..];
+            self.decoder.first_line = false;
+            return Ok(self.end_event());
+        }
         let end = memchr::memchr2(b'\n', b'\r', self.bytes);
         let piece = &self.bytes[..end.unwrap_or(self.bytes.len())];
         let held = self.line.map_or(self.decoder.data.len() - self.decoder.data_start, str::len);
@@ -280,7 +286,8 @@ impl<'a> SseEvents<'a> {
         if line.is_empty() {
             return Ok(self.end_event());
         }
-        let line = std::str::from_utf8(line).map_err(|error| SseError::NotUtf8 { position: error.valid_up_to() })?;
+        let line =
+            simdutf8::compat::from_utf8(line).map_err(|error| SseError::NotUtf8 { position: error.valid_up_to() })?;
         let (field, value) = match line.strip_prefix("data:") {
             Some(value) => ("data", value),
             None => line.split_once(':').unwrap_or((line, "")),
