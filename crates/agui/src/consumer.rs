@@ -371,14 +371,19 @@ impl Consumer {
     fn mention_missing_run(&mut self, runs: &[RunRecord]) {
         let Some((_, run_id)) = &self.requested else { return };
         // A failure before any run began names none.
-        if runs.iter().any(|run| run.run_id.as_ref().is_none_or(|id| id == run_id)) {
-            return;
-        }
-        let message = format!("The input asked for run '{run_id}', but no run of the stream has that id.");
+        let is_requested = |run: &RunRecord| run.run_id.as_ref().is_none_or(|id| id == run_id);
+        let message = match runs.last().and_then(|run| run.run_id.as_ref()) {
+            _ if runs.last().is_some_and(is_requested) => return,
+            Some(last) if runs.iter().any(is_requested) => format!(
+                "The input asked for run '{run_id}', and run '{last}' came after it; the run that was asked for is the last."
+            ),
+            _ => format!("The input asked for run '{run_id}', but no run of the stream has that id."),
+        };
         let event = self.index.saturating_sub(1);
         self.warnings.push(Warning { rule: WarningRule::RequestedRunMissing, message, event, path: None });
     }
 }
+
 /// As [`Consumer::reduce_patch`], for an event that extends an item or closes it. What it says is lent by the consumer, so
 /// it is given what else it takes.
 fn extend(

@@ -64,3 +64,36 @@ fn a_test_of_a_number_is_about_the_number_and_not_its_spelling() {
     let (_, warning) = reduced(json!({"n": 1}), json!([{"op": "test", "path": "/n", "value": 1.5}]));
     assert_eq!(warning.unwrap().rule, WarningRule::PatchNotApplied);
 }
+
+/// What a few bytes may cost is told by how often the document is walked: a copy within a document that is as large as it
+/// may be is refused, also after what made it so was measured, kept and taken back.
+#[test]
+fn what_is_copied_counts_from_patch_to_patch_and_what_goes_counts_no_more() {
+    let text = "x".repeat(10 << 20);
+    let mut reducer = Reducer::new();
+    reducer.apply(StateSnapshot { snapshot: json!({"a": text}), ..StateSnapshot::default() }.into(), 0);
+    let mut patch = |operations: Value| {
+        let Value::Array(delta) = operations else { panic!("a patch is a list") };
+        reducer.apply(StateDelta { delta, ..StateDelta::default() }.into(), 1).map(|warning| warning.rule)
+    };
+    let copy = |to: &str| json!({"op": "copy", "from": "/a", "path": to});
+    let refused = Some(WarningRule::PatchNotApplied);
+    // A patch that fails leaves nothing behind of what it copied.
+    assert_eq!(patch(json!([copy("/b"), {"op": "test", "path": "/b", "value": 1}])), refused);
+    for place in ["/b", "/c", "/d", "/e", "/f"] {
+        assert_eq!(patch(json!([copy(place)])), None, "{place}");
+    }
+    assert_eq!(patch(json!([copy("/g")])), refused);
+    assert_eq!(
+        patch(json!([{"op": "replace", "path": "/b", "value": 1}, {"op": "move", "from": "/c", "path": "/h"}])),
+        None
+    );
+    assert_eq!(patch(json!([copy("/g")])), None);
+    assert_eq!(patch(json!([copy("/b")])), refused);
+    assert_eq!(patch(json!([{"op": "remove", "path": "/g"}])), None);
+    assert_eq!(patch(json!([copy("/b")])), None);
+    // A snapshot begins anew.
+    reducer.apply(StateSnapshot { snapshot: json!({"a": 1}), ..StateSnapshot::default() }.into(), 2);
+    let delta = vec![copy("/b")];
+    assert_eq!(reducer.apply(StateDelta { delta, ..StateDelta::default() }.into(), 3), None);
+}
