@@ -10,7 +10,7 @@ use crate::enforce::{Enforcement, enforce};
 use crate::input::Tool;
 use crate::object::object;
 use crate::schema;
-use crate::warning::Warning;
+use crate::warning::{Warning, Warnings};
 
 object! {
     /// A subagent that an agent may call: a definition, not one of its invocations.
@@ -274,8 +274,9 @@ impl AgentCapabilities {
             expected: "a capabilities object".to_owned(),
             found: error.to_string(),
         })?;
-        let warnings = notes.into_iter().map(|note| note.into_warning(0, "the declaration")).collect();
-        Ok((capabilities, warnings))
+        let mut warnings = Warnings::of("declaration");
+        notes.warn(0, "the declaration", &mut warnings);
+        Ok((capabilities, warnings.take()))
     }
 }
 

@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use crate::chunks::ChunkExpander;
-use crate::decode::{Decoded, decode_generally, decode_strictly, decode_value, parse};
+use crate::decode::{decode_generally, decode_strictly, decode_warning, parse};
 use crate::ending::{Ending, RunRecord, Truncation};
 use crate::event::Event;
 use crate::flat::{self, Scratch};
@@ -22,7 +22,7 @@ use crate::retired::RetiredShapes;
 use crate::verify::Verifier;
 use crate::version::{Declaration, ProtocolVersion};
 use crate::violation::{Rule, Violation};
-use crate::warning::{Warning, WarningRule};
+use crate::warning::{Warning, WarningRule, Warnings};
 
 /// What a consumer knows beforehand.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,7 @@ pub struct Consumer {
     older: Option<OlderAgent>,
     expander: ChunkExpander,
     verifier: Verifier,
-    warnings: Vec<Warning>,
+    warnings: Warnings,
     /// What the current push delivers. Kept from push to push, so that an event costs no allocation of its own.
     delivered: Vec<Event>,
     /// What the flat reader keeps, for the same reason.
@@ -132,7 +132,7 @@ impl Consumer {
             older: None,
             expander: ChunkExpander::new(),
             verifier,
-            warnings: Vec::new(),
+            warnings: Warnings::of("event"),
             delivered: Vec::new(),
             scratch: Scratch::default(),
             rejected: None,
@@ -234,7 +234,7 @@ impl Consumer {
     /// Takes, in the place of the next event, one that no transport can name, and drops it.
     pub(crate) fn push_unknown(&mut self, message: String) -> Result<Delivered<'_>, Rejected> {
         self.take(|consumer, index| {
-            consumer.warnings.push(Warning { rule: WarningRule::UnknownEvent, message, event: index, path: None });
+            consumer.warnings.push(Warning::new(WarningRule::UnknownEvent, index, message, None));
             Ok(())
         })
     }
@@ -244,9 +244,12 @@ impl Consumer {
         self.take(|_, index| Err(Violation::new(rule, index, message)))
     }
 
-    /// The warnings since they were taken last, in order.
+    /// The warnings since they were taken last, in order: of each event at most [`MOST_WARNINGS`] and one that says how many
+    /// more there are. Whoever takes them rarely lets those of many events gather here.
+    ///
+    /// [`MOST_WARNINGS`]: crate::MOST_WARNINGS
     pub fn take_warnings(&mut self) -> Vec<Warning> {
-        std::mem::take(&mut self.warnings)
+        self.warnings.take()
     }
 
     /// The runs so far.
@@ -308,10 +311,11 @@ impl Consumer {
 
     /// From the JSON value of an event to what it delivers.
     fn process(&mut self, mut value: Value, index: usize) -> Result<(), Violation> {
-        self.retired.translate(&mut value, index, &mut self.warnings);
-        if let Some(older) = self.older
-            && !older.translate(&mut value, index, &mut self.warnings)
-        {
+        let mut translated = Vec::new();
+        self.retired.translate(&mut value, index, &mut translated);
+        let dropped = self.older.is_some_and(|older| !older.translate(&mut value, index, &mut translated));
+        self.warnings.extend(translated);
+        if dropped {
             return Ok(());
         }
         if self.stages.is_empty() {
@@ -321,8 +325,7 @@ impl Consumer {
     }
 
     fn enforce(&mut self, value: Value, index: usize) -> Result<(), Violation> {
-        let Decoded { event, warnings } = decode_value(value, index)?;
-        self.warnings.extend(warnings);
+        let event = decode_warning(value, index, &mut self.warnings)?;
         event.map_or(Ok(()), |event| self.deliver(event, index))
     }
 
@@ -365,7 +368,7 @@ impl Consumer {
             }
             Declaration::Current | Declaration::Older(_) | Declaration::Missing => return,
         };
-        self.warnings.push(Warning { rule, message, event, path: Some("/protocolVersion".to_owned()) });
+        self.warnings.push(Warning::new(rule, event, message, Some("/protocolVersion".to_owned())));
     }
 
     fn mention_missing_run(&mut self, runs: &[RunRecord]) {
@@ -380,7 +383,7 @@ impl Consumer {
             _ => format!("The input asked for run '{run_id}', but no run of the stream has that id."),
         };
         let event = self.index.saturating_sub(1);
-        self.warnings.push(Warning { rule: WarningRule::RequestedRunMissing, message, event, path: None });
+        self.warnings.push(Warning::new(WarningRule::RequestedRunMissing, event, message, None));
     }
 }
 
@@ -389,7 +392,7 @@ impl Consumer {
 fn extend(
     expander: &mut ChunkExpander,
     verifier: &mut Verifier,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Warnings,
     part: &Part<'_>,
     reducer: &mut Reducer,
     index: usize,

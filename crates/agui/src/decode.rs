@@ -17,7 +17,7 @@ use crate::event::{Event, EventType};
 use crate::flat::{self, Scratch};
 use crate::schema::{SAFE_INTEGER, event_shape};
 use crate::violation::{Rule, Violation};
-use crate::warning::{Warning, WarningRule};
+use crate::warning::{Warning, WarningRule, Warnings};
 
 /// What became of one event.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,18 @@ pub(crate) fn parse(json: &[u8], index: usize) -> Result<Value, Violation> {
 /// # Errors
 ///
 /// As [`decode_event`].
-pub fn decode_value(mut value: Value, index: usize) -> Result<Decoded, Violation> {
+pub fn decode_value(value: Value, index: usize) -> Result<Decoded, Violation> {
+    let mut warnings = Warnings::of("event");
+    let event = decode_warning(value, index, &mut warnings)?;
+    Ok(Decoded { event, warnings: warnings.take() })
+}
+
+/// As [`decode_value`]; `None` when the event was dropped.
+pub(crate) fn decode_warning(
+    mut value: Value,
+    index: usize,
+    warnings: &mut Warnings,
+) -> Result<Option<Event>, Violation> {
     let malformed = |path: &str, expected: &str, found: &str, subject: &str| {
         let message = format!("{subject} is malformed at {path}: expected {expected}, found {found}.");
         Violation::new(Rule::MalformedValue, index, message)
@@ -71,20 +82,19 @@ pub fn decode_value(mut value: Value, index: usize) -> Result<Decoded, Violation
     };
     let Ok(event_type) = EventType::from_str(name) else {
         let message = format!("{name} is no event type of AG-UI 1.0; the event was dropped.");
-        let warning =
-            Warning { rule: WarningRule::UnknownEvent, message, event: index, path: Some("/type".to_owned()) };
-        return Ok(Decoded { event: None, warnings: vec![warning] });
+        warnings.push(Warning::new(WarningRule::UnknownEvent, index, message, Some("/type".to_owned())));
+        return Ok(None);
     };
     let Enforcement { verdict, notes } = enforce(&mut value, event_shape(event_type), false);
-    let warnings = notes.into_iter().map(|note| note.into_warning(index, event_type.as_str())).collect();
-    match verdict {
-        Err(wrong) => Err(malformed(&wrong.path, &wrong.expected, &wrong.found, event_type.as_str())),
-        Ok(Survival::Dropped) => Ok(Decoded { event: None, warnings }),
-        Ok(Survival::Kept) => match Event::from_value(value) {
-            Ok(event) => Ok(Decoded { event: Some(event), warnings }),
-            Err(error) => Err(malformed("/", "what the schema describes", &error.to_string(), event_type.as_str())),
-        },
-    }
+    let survival =
+        verdict.map_err(|wrong| malformed(&wrong.path, &wrong.expected, &wrong.found, event_type.as_str()))?;
+    let unfit = |e: serde_json::Error| malformed("/", "what the schema describes", &e.to_string(), event_type.as_str());
+    let event = match survival {
+        Survival::Dropped => None,
+        Survival::Kept => Some(Event::from_value(value).map_err(unfit)?),
+    };
+    notes.warn(index, event_type.as_str(), warnings);
+    Ok(event)
 }
 
 /// Reads an event whose `type` comes first and that is exactly what the schema describes, puts it behind the events in

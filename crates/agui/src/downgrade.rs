@@ -9,7 +9,9 @@
 use crate::event::Event;
 use crate::events::{RunError, RunFinished, RunStarted};
 use crate::message::{Content, ContentPart, MediaPart, Message, PartSource};
+use crate::one_line::sentence;
 use crate::outcome::RunFinishedOutcome;
+use crate::warning::MOST_WARNINGS;
 
 /// The code of the `RUN_ERROR` that a stopped run ends with, for a peer that does not know the `cancelled` outcome.
 pub const CANCELLED_CODE: &str = "CANCELLED";
@@ -48,6 +50,8 @@ pub struct Downgrade {
     /// Whether the peer is [`Peer::CopilotKit`].
     copilotkit: bool,
     warnings: Vec<String>,
+    /// How many more there are, since they were taken last.
+    left_out: usize,
 }
 
 impl Downgrade {
@@ -61,9 +65,15 @@ impl Downgrade {
         }
     }
 
-    /// What was lost since the last call, one sentence each, for a developer to read.
+    /// What was lost since the last call, one sentence each, for a developer to read: at most [`MOST_WARNINGS`], and one that
+    /// says how many more there are. Each is one line of at most 4096 bytes, whatever the stream holds.
     pub fn take_warnings(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.warnings)
+        let mut warnings = std::mem::take(&mut self.warnings);
+        match std::mem::take(&mut self.left_out) {
+            0 => {}
+            left_out => warnings.push(format!("so much more was lost of the same: {left_out}")),
+        }
+        warnings
     }
 
     /// Reshapes events that are sent together, in order. Most come back as they were.
@@ -101,7 +111,11 @@ impl Downgrade {
     }
 
     fn warn(&mut self, what: impl std::fmt::Display) {
-        self.warnings.push(format!("{what}: the peer predates AG-UI 1.0, an upgrade of it avoids this"));
+        if self.warnings.len() == MOST_WARNINGS {
+            self.left_out += 1;
+            return;
+        }
+        self.warnings.push(sentence(format!("{what}: the peer predates AG-UI 1.0, an upgrade of it avoids this")));
     }
 
     fn stopped_run(&mut self, finished: RunFinished) -> Event {

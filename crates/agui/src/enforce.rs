@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::schema::{Kind, Shape};
-use crate::warning::{Warning, WarningRule};
+use crate::warning::{MOST_WARNINGS, Warning, WarningRule, Warnings};
 
 /// A described member that holds something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Note {
                 self.what, self.path
             ),
         };
-        Warning { rule: self.rule, message, event, path: Some(self.path) }
+        Warning::new(self.rule, event, message, Some(self.path))
     }
 }
 
@@ -63,28 +63,83 @@ pub(crate) enum Survival {
 pub(crate) struct Enforcement {
     /// Whether the value survives, or what is malformed in it.
     pub(crate) verdict: Result<Survival, Malformed>,
-    /// What was taken out, in order.
-    pub(crate) notes: Vec<Note>,
+    /// What was taken out.
+    pub(crate) notes: Notes,
+}
+
+/// What was taken out of a value, in order: the first [`MOST_WARNINGS`], and how many more. A peer can put so much into one
+/// value that telling of each would take more room than the value.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    first: Vec<Note>,
+    /// How many there are, those in `first` included.
+    total: usize,
+    /// The last of all, if it is not in `first`.
+    last: Option<Note>,
+}
+
+impl Notes {
+    /// Whether nothing was taken out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+
+    /// The first.
+    pub(crate) fn into_first(self) -> Option<Note> {
+        self.first.into_iter().next()
+    }
+
+    /// Warns of each that is kept, and of how many are not. `event` and `subject` are those of [`Note::into_warning`].
+    pub(crate) fn warn(self, event: usize, subject: &str, warnings: &mut Warnings) {
+        let more = self.total - self.first.len();
+        let rule = self.last.map_or(WarningRule::UnknownMember, |note| note.rule);
+        warnings.extend(self.first.into_iter().map(|note| note.into_warning(event, subject)));
+        warnings.leave_out(rule, event, more);
+    }
+
+    fn push(&mut self, note: Note) {
+        self.total += 1;
+        match self.first.len() < MOST_WARNINGS {
+            true => self.first.push(note),
+            false => self.last = Some(note),
+        }
+    }
+
+    /// Takes back the last one, which was pushed last: nothing was taken back since.
+    fn take_last(&mut self) -> Option<Note> {
+        let last = if self.total > self.first.len() { self.last.take() } else { self.first.pop() };
+        self.total -= usize::from(last.is_some());
+        last
+    }
+
+    /// Takes back all but so many.
+    fn truncate(&mut self, total: usize) {
+        if total < self.total {
+            self.first.truncate(total);
+            self.total = total;
+            self.last = None;
+        }
+    }
 }
 
 /// Applies the schema to an object of the given shape. With `nulls_are_absent`, a `null` in an optional place that
 /// cannot hold one is taken out with a note instead of being malformed.
 pub(crate) fn enforce(value: &mut Value, shape: &'static Shape, nulls_are_absent: bool) -> Enforcement {
-    let mut enforcer = Enforcer { path: String::new(), notes: Vec::new(), nulls_are_absent };
+    let mut enforcer = Enforcer { path: String::new(), notes: Notes::default(), nulls_are_absent };
     let verdict = enforcer.object(value, shape);
     Enforcement { verdict, notes: enforcer.notes }
 }
 
 /// Applies the schema to a value of the given kind that is not part of a larger one.
 pub(crate) fn enforce_kind(value: &mut Value, kind: &'static Kind) -> Enforcement {
-    let mut enforcer = Enforcer { path: String::new(), notes: Vec::new(), nulls_are_absent: false };
+    let mut enforcer = Enforcer { path: String::new(), notes: Notes::default(), nulls_are_absent: false };
     let verdict = enforcer.value(value, kind);
     Enforcement { verdict, notes: enforcer.notes }
 }
 
 struct Enforcer {
     path: String,
-    notes: Vec<Note>,
+    notes: Notes,
     nulls_are_absent: bool,
 }
 
@@ -169,7 +224,7 @@ impl Enforcer {
     /// Every member is looked at before there is a verdict, so that it does not depend on the order of members: what is
     /// unrecognised in a required place drops the object, whatever else is wrong with it.
     fn members(&mut self, members: &mut Map<String, Value>, shape: &'static Shape) -> Result<Survival, Malformed> {
-        let noted = self.notes.len();
+        let noted = self.notes.total;
         let mut stripped = HashSet::new();
         let mut malformed = None;
         let mut dropped_for = None;
@@ -188,7 +243,7 @@ impl Enforcer {
             }
             match self.within(name, |enforcer| enforcer.value(value, &field.kind)) {
                 Ok(Survival::Kept) => {}
-                Ok(Survival::Dropped) if field.required => dropped_for = dropped_for.or(self.notes.pop()),
+                Ok(Survival::Dropped) if field.required => dropped_for = dropped_for.or(self.notes.take_last()),
                 Ok(Survival::Dropped) => {
                     stripped.insert(name.clone());
                 }
@@ -256,12 +311,12 @@ impl Enforcer {
         inner: impl FnOnce(&mut Self) -> Result<Survival, Malformed>,
     ) -> Result<Survival, Malformed> {
         let outer = self.path.len();
-        let noted = self.notes.len();
+        let noted = self.notes.total;
         self.path.push('/');
         self.path.push_str(&escaped(member));
         let survival = inner(self);
         if survival == Ok(Survival::Dropped) {
-            let what = self.notes.pop().map(|note| note.what).unwrap_or_default();
+            let what = self.notes.take_last().map(|note| note.what).unwrap_or_default();
             self.notes.truncate(noted);
             self.notes.push(Note { rule: WarningRule::UnknownMember, path: self.path.clone(), what });
         }

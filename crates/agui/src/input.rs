@@ -9,7 +9,7 @@ use crate::object::object;
 use crate::outcome::ResumeEntry;
 use crate::retired;
 use crate::schema;
-use crate::warning::Warning;
+use crate::warning::{Warning, Warnings};
 
 object! {
     /// A request to run an agent.
@@ -115,12 +115,14 @@ impl RunAgentInput {
     ///
     /// When a described member is missing or malformed.
     pub fn decode_value(mut value: Value) -> Result<(Self, Vec<Warning>), InputError> {
-        let mut warnings = Vec::new();
-        retired::drop_null_state(&mut value, &mut warnings);
-        retired::translate_input(&mut value, "", 0, &mut warnings);
+        let mut retired = Vec::new();
+        retired::drop_null_state(&mut value, &mut retired);
+        retired::translate_input(&mut value, "", 0, &mut retired);
+        let mut warnings = Warnings::of("input");
+        warnings.extend(retired);
         let from_before_1_0 = value.get("protocolVersion").is_none();
         let Enforcement { verdict, notes } = enforce(&mut value, &schema::RUN_AGENT_INPUT, from_before_1_0);
-        warnings.extend(notes.into_iter().map(|note| note.into_warning(0, "the run input")));
+        notes.warn(0, "the run input", &mut warnings);
         verdict.map_err(|malformed| InputError::Malformed {
             path: malformed.path,
             expected: malformed.expected,
@@ -131,7 +133,7 @@ impl RunAgentInput {
             expected: "a run input".to_owned(),
             found: error.to_string(),
         })?;
-        Ok((input, warnings))
+        Ok((input, warnings.take()))
     }
 
     /// The tools; an absent list is an empty one.

@@ -34,6 +34,7 @@ mod items;
 mod message;
 mod middleware;
 mod object;
+mod one_line;
 mod outcome;
 mod outgoing;
 mod part;
@@ -69,6 +70,7 @@ pub use events::*;
 pub use input::{Context, InputError, RunAgentInput, Tool};
 pub use message::*;
 pub use middleware::Middleware;
+pub use one_line::one_line;
 pub use outcome::*;
 pub use outgoing::{
     AgentVersion, Outgoing, OutgoingError, OutgoingRule, OutgoingWarning, PreparedInput, UnknownAgentVersion,
@@ -80,4 +82,4 @@ pub use usage::{CallUsage, MAX_TOKENS, Part, TokenUsage, UsageError, UsageLedger
 pub use verify::Verifier;
 pub use version::{Declaration, PROTOCOL_VERSION, ProtocolVersion, UninterpretableVersion};
 pub use violation::{Rule, Violation};
-pub use warning::{Warning, WarningRule};
+pub use warning::{MOST_WARNINGS, Warning, WarningRule};

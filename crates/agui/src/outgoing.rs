@@ -21,12 +21,13 @@ pub(crate) use self::older_agent::OlderAgent;
 use crate::enforce::{Enforcement, enforce};
 use crate::input::RunAgentInput;
 use crate::message::Message;
+use crate::one_line::sentence;
 use crate::outcome::{Interrupt, ResumeStatus};
 use crate::pending::{Pending, PendingToolCall};
 use crate::retired;
 use crate::schema;
 use crate::version::PROTOCOL_VERSION;
-use crate::warning::Warning;
+use crate::warning::{MOST_WARNINGS, Warning, Warnings, and_more, bounded};
 
 /// Makes run inputs fit to be sent.
 ///
@@ -57,7 +58,10 @@ pub struct Outgoing<'a> {
 pub struct PreparedInput {
     /// What to send, as JSON.
     pub input: RunAgentInput,
-    /// What the developer should know, in order.
+    /// What the developer should know, in order: of each rule at most [`MOST_WARNINGS`], and one that says how many more
+    /// there are.
+    ///
+    /// [`MOST_WARNINGS`]: crate::MOST_WARNINGS
     pub warnings: Vec<OutgoingWarning>,
 }
 
@@ -92,10 +96,19 @@ impl OutgoingRule {
 pub struct OutgoingWarning {
     /// Why it was given.
     pub rule: OutgoingRule,
-    /// What was found where, and what was done.
+    /// What was found where, and what was done. One line of at most 4096 bytes, whatever stands in the input.
     pub message: String,
-    /// JSON Pointer of the place in the input, when it is about one.
+    /// JSON Pointer of the place in the input, when it is about one; bounded as that of [`Warning`].
+    ///
+    /// [`Warning`]: crate::Warning
     pub path: Option<String>,
+}
+
+impl OutgoingWarning {
+    /// A warning in which text of the input may stand.
+    fn new(rule: OutgoingRule, message: String, path: Option<String>) -> Self {
+        Self { rule, message: sentence(message), path: path.map(bounded) }
+    }
 }
 
 impl fmt::Display for OutgoingWarning {
@@ -185,11 +198,9 @@ impl Outgoing<'_> {
         retired::omit_nulls(&mut input, "", 0, &mut nulls);
         // A retired part is translated with all that it holds, and nobody has to be told of that.
         retired::translate_parts_of_input(&mut input, "", 0, &mut Vec::new());
-        let mut warnings: Vec<_> = nulls.into_iter().map(|warning| told(OutgoingRule::RetiredNull, warning)).collect();
+        let mut warnings = all_told(OutgoingRule::RetiredNull, |warnings| warnings.extend(nulls));
         let Enforcement { verdict, notes } = enforce(&mut input, &schema::RUN_AGENT_INPUT, false);
-        warnings.extend(
-            notes.into_iter().map(|note| told(OutgoingRule::Unrecognised, note.into_warning(0, "The run input"))),
-        );
+        warnings.extend(all_told(OutgoingRule::Unrecognised, |warnings| notes.warn(0, "The run input", warnings)));
         verdict.map_err(|malformed| OutgoingError::Malformed {
             path: malformed.path,
             expected: malformed.expected,
@@ -200,9 +211,13 @@ impl Outgoing<'_> {
             expected: "a run input".to_owned(),
             found: error.to_string(),
         })?;
-        self.check(&input, &mut warnings)?;
+        let mut of_check = Vec::new();
+        self.check(&input, &mut of_check)?;
         input.protocol_version = Some(PROTOCOL_VERSION.to_owned());
-        downgrade::downgrade(&mut input, self.agent, &mut warnings);
+        let mut lossy = Vec::new();
+        downgrade::downgrade(&mut input, self.agent, &mut lossy);
+        warnings.extend(first_of(of_check));
+        warnings.extend(first_of(lossy));
         input.messages.retain(|message| !matches!(message, Message::Activity(_)));
         Ok(PreparedInput { input, warnings })
     }
@@ -302,15 +317,13 @@ fn warn_of_unanswered(input: &RunAgentInput, warnings: &mut Vec<OutgoingWarning>
         for (place, call) in message.tool_calls().iter().enumerate() {
             let name = call.function.name.as_str();
             if offered.contains(name) && !answers.contains(call.id.as_str()) {
-                warnings.push(OutgoingWarning {
-                    rule: OutgoingRule::UnansweredToolCall,
-                    message: format!(
-                        "No tool message answers call '{}' of the frontend tool '{name}'; a thread that goes on answers \
-                         every one of them, and many models refuse a history that does not.",
-                        call.id
-                    ),
-                    path: Some(format!("/messages/{index}/toolCalls/{place}")),
-                });
+                let message = format!(
+                    "No tool message answers call '{}' of the frontend tool '{name}'; a thread that goes on answers \
+                     every one of them, and many models refuse a history that does not.",
+                    call.id
+                );
+                let path = format!("/messages/{index}/toolCalls/{place}");
+                warnings.push(OutgoingWarning::new(OutgoingRule::UnansweredToolCall, message, Some(path)));
             }
         }
     }
@@ -338,8 +351,22 @@ fn omit_null_props(input: &mut Value) {
     }
 }
 
-fn told(rule: OutgoingRule, warning: Warning) -> OutgoingWarning {
-    OutgoingWarning { rule, message: warning.message, path: warning.path }
+/// The warnings of one rule, as many as are told.
+fn all_told(rule: OutgoingRule, of: impl FnOnce(&mut Warnings)) -> Vec<OutgoingWarning> {
+    let mut warnings = Warnings::of("input");
+    of(&mut warnings);
+    let told = |warning: Warning| OutgoingWarning { rule, message: warning.message, path: warning.path };
+    warnings.take().into_iter().map(told).collect()
+}
+
+/// Of the warnings of one rule as many as are told, and an account of the rest.
+fn first_of(mut warnings: Vec<OutgoingWarning>) -> Vec<OutgoingWarning> {
+    if let Some(left_out @ 1..) = warnings.len().checked_sub(MOST_WARNINGS) {
+        warnings.truncate(MOST_WARNINGS);
+        let rule = warnings[0].rule;
+        warnings.push(OutgoingWarning { rule, message: and_more(left_out, "input"), path: None });
+    }
+    warnings
 }
 
 fn list(ids: &[String]) -> String {

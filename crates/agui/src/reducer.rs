@@ -83,7 +83,7 @@ impl Reducer {
         };
         let result = plain.unwrap_or_else(|| self.apply_any(event));
         let (rule, message) = result.err()?;
-        Some(Warning { rule, message, event: index, path: None })
+        Some(Warning::new(rule, index, message, None))
     }
 
     /// Applies what continues an item, or with no `delta` closes it: as [`Reducer::apply`] does with the event that says no
@@ -95,7 +95,7 @@ impl Reducer {
             (ItemKind::Text | ItemKind::Reasoning, None) => self.text_metadata(id, None),
         };
         let (rule, message) = result.err()?;
-        Some(Warning { rule, message, event: index, path: None })
+        Some(Warning::new(rule, index, message, None))
     }
 
     /// Changes the state, as [`Reducer::apply`] does with the event that says no more than this.
@@ -103,7 +103,7 @@ impl Reducer {
         self.knows_state = true;
         let applied = patch::apply_directly(&mut self.state, &mut self.measure, operations);
         let (rule, message) = applied.map_err(state_kept).err()?;
-        Some(Warning { rule, message, event: index, path: None })
+        Some(Warning::new(rule, index, message, None))
     }
 
     fn apply_any(&mut self, event: Event) -> Result<(), (WarningRule, String)> {

@@ -240,5 +240,5 @@ fn modern_part(part: &Value) -> Option<(Value, Vec<&str>)> {
 }
 
 fn retired_shape(message: String, event: usize, path: String) -> Warning {
-    Warning { rule: WarningRule::RetiredShape, message, event, path: Some(path) }
+    Warning::new(WarningRule::RetiredShape, event, message, Some(path))
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::one_line::sentence;
+
 macro_rules! rules {
     ($( $(#[$doc:meta])* $name:ident = $id:literal ),* $(,)?) => {
         /// One rule that a producer must keep. A consumer that sees it broken rejects the stream.
@@ -136,7 +138,7 @@ impl Serialize for Rule {
 pub struct Violation {
     /// The rule.
     pub rule: Rule,
-    /// What is wrong with which event, and what was expected.
+    /// What is wrong with which event, and what was expected. One line of at most 4096 bytes, whatever the peer wrote.
     pub message: String,
     /// The event, counted from 0.
     pub event: usize,
@@ -144,6 +146,6 @@ pub struct Violation {
 
 impl Violation {
     pub(crate) fn new(rule: Rule, event: usize, message: impl Into<String>) -> Self {
-        Self { rule, message: message.into(), event }
+        Self { rule, message: sentence(message.into()), event }
     }
 }

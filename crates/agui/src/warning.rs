@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::one_line::{cut, sentence};
+
 macro_rules! warning_rules {
     ($( $(#[$doc:meta])* $name:ident = $id:literal ),* $(,)?) => {
         /// Why a warning was given.
@@ -71,20 +73,106 @@ impl Serialize for WarningRule {
 }
 
 /// Something a developer should know about a stream or an input that was accepted all the same.
+///
+/// About one event, or one input, at most [`MOST_WARNINGS`] are given. Where there is more to say, one more warning says how
+/// much: it has the rule of the first that was left out, and no path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
     /// Why it was given.
     pub rule: WarningRule,
-    /// What happened, to what, and what was done.
+    /// What happened, to what, and what was done. One line of at most 4096 bytes, whatever the peer wrote.
     pub message: String,
     /// The event of the stream that it is about, counted from 0; 0 for a run input.
     pub event: usize,
-    /// JSON Pointer of the place in the event, when it is about one.
+    /// JSON Pointer of the place in the event, when it is about one. One of more than 1024 bytes is cut, with a `…` at its end.
     pub path: Option<String>,
+}
+
+/// How many warnings are given about one event, or one input.
+pub const MOST_WARNINGS: usize = 100;
+
+/// The longest pointer in a warning, in bytes.
+const MOST_OF_PATH: usize = 1024;
+
+impl Warning {
+    /// A warning in which the peer's text may stand.
+    pub(crate) fn new(rule: WarningRule, event: usize, message: impl Into<String>, path: Option<String>) -> Self {
+        Self { rule, message: sentence(message.into()), event, path: path.map(bounded) }
+    }
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "event {}: {}", self.event, self.message)
+    }
+}
+
+/// A pointer that a warning can hold.
+pub(crate) fn bounded(mut path: String) -> String {
+    cut(&mut path, MOST_OF_PATH);
+    path
+}
+
+/// The sentence that stands for so many warnings about the same.
+pub(crate) fn and_more(left_out: usize, of: &str) -> String {
+    format!("{left_out} more of the same {of} {} not told one by one.", if left_out == 1 { "is" } else { "are" })
+}
+
+/// Warnings in order, of which a peer can bring about no more than are told of each event.
+#[derive(Debug)]
+pub(crate) struct Warnings {
+    /// What each of them is about, in a word: an event, an input.
+    of: &'static str,
+    given: Vec<Warning>,
+    /// How many of `given` are about the event that the last one is about.
+    of_event: usize,
+    /// The first of those about this event that were left out, without its words, and their number.
+    left_out: Option<(Warning, usize)>,
+}
+
+impl Warnings {
+    /// None yet; `of` is what they will be about, in a word.
+    pub(crate) fn of(of: &'static str) -> Self {
+        Self { of, given: Vec::new(), of_event: 0, left_out: None }
+    }
+
+    pub(crate) fn push(&mut self, warning: Warning) {
+        if self.given.last().is_some_and(|last| last.event != warning.event) {
+            self.close_event();
+        }
+        if self.of_event < MOST_WARNINGS {
+            self.of_event += 1;
+            self.given.push(warning);
+        } else {
+            self.leave_out(warning.rule, warning.event, 1);
+        }
+    }
+
+    /// Takes notice of so many that nobody made. They are about the event that was warned of last.
+    pub(crate) fn leave_out(&mut self, rule: WarningRule, event: usize, number: usize) {
+        if number == 0 {
+            return;
+        }
+        let first = || (Warning { rule, message: String::new(), event, path: None }, 0);
+        self.left_out.get_or_insert_with(first).1 += number;
+    }
+
+    /// All of them, and an account of those that were left out. What comes then is counted anew.
+    pub(crate) fn take(&mut self) -> Vec<Warning> {
+        self.close_event();
+        std::mem::take(&mut self.given)
+    }
+
+    fn close_event(&mut self) {
+        self.of_event = 0;
+        if let Some((warning, number)) = self.left_out.take() {
+            self.given.push(Warning { message: and_more(number, self.of), ..warning });
+        }
+    }
+}
+
+impl Extend<Warning> for Warnings {
+    fn extend<I: IntoIterator<Item = Warning>>(&mut self, warnings: I) {
+        warnings.into_iter().for_each(|warning| self.push(warning));
     }
 }

@@ -137,5 +137,5 @@ fn subagent_run_id(message: &mut Message) -> &mut Option<String> {
 }
 
 fn lossy(message: String, path: String) -> OutgoingWarning {
-    OutgoingWarning { rule: OutgoingRule::LossyDowngrade, message, path: Some(path) }
+    OutgoingWarning::new(OutgoingRule::LossyDowngrade, message, Some(path))
 }

@@ -31,7 +31,7 @@ impl OlderAgent {
                  is newer than was said.",
                 self.0
             );
-            warnings.push(Warning { rule: WarningRule::UnknownEvent, message, event, path: Some("/type".to_owned()) });
+            warnings.push(Warning::new(WarningRule::UnknownEvent, event, message, Some("/type".to_owned())));
             return false;
         }
         unattribute(members);

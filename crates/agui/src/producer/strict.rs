@@ -72,7 +72,7 @@ fn judge(value: &mut Value, index: usize) -> Result<EventType, Violation> {
             format!("{event_type} is malformed at {}: expected {}, found {}.", wrong.path, wrong.expected, wrong.found);
         return Err(malformed(index, message));
     }
-    match notes.into_iter().next() {
+    match notes.into_first() {
         None => Ok(event_type),
         Some(note) => {
             let path = note.into_warning(index, event_type.as_str()).path.unwrap_or_default();
