@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::downgrade::Peer;
+use crate::one_line::cut;
 
 /// The version that this crate implements, as it is declared on the wire.
 pub const PROTOCOL_VERSION: &str = "1.0";
@@ -101,11 +102,15 @@ impl fmt::Display for Declaration {
                     "declares AG-UI {version}, which is newer than {current}; it is answered in {current}"
                 )
             }
-            Self::Uninterpretable(UninterpretableVersion(declared)) => write!(
-                formatter,
-                "declares the protocol version {declared:?}, which is not MAJOR.MINOR, such as {current}; it is handled \
-                 like a newer one and answered in {current}"
-            ),
+            Self::Uninterpretable(UninterpretableVersion(declared)) => {
+                let mut declared = declared.clone();
+                cut(&mut declared, 80);
+                write!(
+                    formatter,
+                    "declares the protocol version {declared:?}, which is not MAJOR.MINOR, such as {current}; it is \
+                     handled like a newer one and answered in {current}"
+                )
+            }
             Self::Older(version) => write!(
                 formatter,
                 "declares AG-UI {version}, which is older than {current}; what that cannot take is reshaped"

@@ -116,7 +116,7 @@ impl LeftOut {
         }
         let left_out = LeftOut(left_out);
         if let Some(what) = left_out.sentence() {
-            tracing::warn!(session_id = %input.thread_id, exchange_id = %input.run_id, "{what}");
+            tracing::warn!(session_id = input.thread_id, exchange_id = input.run_id, "{what}");
         }
         left_out
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use runwire_agui::RunAgentInput;
+use runwire_agui::{RunAgentInput, one_line};
 use runwire_store::{AddExchangeError, AppendError, CreateError, OwnershipError, ReadError, RunRecord, Tombstone};
 use serde_json::Value;
 
@@ -214,11 +214,18 @@ pub enum CreateRunError {
 
 /// The names in a sentence.
 pub(crate) fn list(names: &[String]) -> String {
-    match names {
-        [] => "none".to_owned(),
-        names => names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "),
+    if names.is_empty() {
+        return "none".to_owned();
     }
+    let mut listed: Vec<String> = names.iter().take(MOST_NAMED).map(|n| format!("`{}`", one_line(n))).collect();
+    if let Some(more @ 1..) = names.len().checked_sub(MOST_NAMED) {
+        listed.push(format!("and {more} more"));
+    }
+    listed.join(", ")
 }
+
+/// How many names a sentence holds: they may be ids that a client or an agent has sent, in any number.
+const MOST_NAMED: usize = 100;
 
 /// The names of the agents that there are.
 pub(crate) fn known_agents<V>(agents: &BTreeMap<String, V>) -> Vec<String> {

@@ -9,6 +9,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use runwire_agui::AgentVersion;
 use tracing_subscriber::EnvFilter;
 
+use crate::log_line::OneLine;
+
 /// Runs AI agents, or fronts agents that already exist, and delivers every run as a durable, resumable event stream.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = EXIT_CODES)]
@@ -358,6 +360,6 @@ pub fn log_to_stderr(command: &Command) {
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     match command {
         Command::Serve(args) if args.json => logs.json().init(),
-        _ => logs.with_ansi(std::io::stderr().is_terminal()).init(),
+        _ => logs.fmt_fields(OneLine::default()).with_ansi(std::io::stderr().is_terminal()).init(),
     }
 }

@@ -9,6 +9,7 @@ mod demo;
 mod duration;
 mod exit;
 mod follow;
+mod log_line;
 mod policy;
 mod printer;
 mod prune;

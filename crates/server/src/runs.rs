@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use runwire_agui::RunAgentInput;
+use runwire_agui::{RunAgentInput, Warning};
 use runwire_engine::{CreateRun, RunRequest};
 use runwire_frame::{MAX_VALUE_DEPTH, RunStatus, json_depth};
 use runwire_store::{MIN_SEARCHED, Payload, RunCursor, RunFilter, RunRecord};
@@ -43,13 +43,18 @@ pub(crate) async fn create(
     check_depth(&body)?;
     let new: NewRun =
         serde_json::from_slice(&body).map_err(|e| Problem::bad_request(format!("the body is no new run: {e}")))?;
+    let mut not_understood = Vec::new();
     let request = match (new.prompt, new.input) {
         (Some(_), Some(_)) => {
             return Err(Problem::unprocessable("`prompt` and `input` are given; one of them is wanted"));
         }
         (None, None) => return Err(Problem::unprocessable("one of `prompt` and `input` is wanted")),
         (Some(prompt), None) => RunRequest::Prompt { prompt, session_id: new.session_id },
-        (None, Some(input)) => RunRequest::Input(Box::new(input_of(input, new.session_id)?)),
+        (None, Some(input)) => {
+            let (input, warnings) = input_of(input, new.session_id)?;
+            not_understood = warnings;
+            RunRequest::Input(Box::new(input))
+        }
     };
     if let Some(lane) = &new.lane
         && (lane.is_empty() || lane.len() > 64)
@@ -68,6 +73,8 @@ pub(crate) async fn create(
         Some(key) => app.engine().create_run_once(create, key).await?,
         None => app.engine().create_run(create).await?,
     };
+    let record = &started.record;
+    mention(&not_understood, Some(&record.run_id), &record.session_id, &started.exchange_id);
     let status = if started.existing { StatusCode::OK } else { StatusCode::CREATED };
     let location = format!("/v2/runs/{}", started.record.run_id);
     let mut response = (status, Json(started.record)).into_response();
@@ -78,7 +85,10 @@ pub(crate) async fn create(
 }
 
 /// Reads an input whose ids may be left out.
-fn input_of(mut input: Map<String, Value>, session_id: Option<String>) -> Result<RunAgentInput, Problem> {
+fn input_of(
+    mut input: Map<String, Value>,
+    session_id: Option<String>,
+) -> Result<(RunAgentInput, Vec<Warning>), Problem> {
     if let Some(session_id) = session_id {
         match input.get("threadId").and_then(Value::as_str) {
             Some(thread) if thread != session_id => {
@@ -100,23 +110,27 @@ fn input_of(mut input: Map<String, Value>, session_id: Option<String>) -> Result
 pub(crate) fn posted_input(body: &[u8]) -> Result<RunAgentInput, Problem> {
     check_depth(body)?;
     let input = serde_json::from_slice(body).map_err(|e| Problem::bad_request(format!("the body is not JSON: {e}")))?;
-    let input = decode_input(input, "the body")?;
+    let (input, not_understood) = decode_input(input, "the body")?;
     for (name, id) in [("threadId", &input.thread_id), ("runId", &input.run_id)] {
         if id.is_empty() {
             return Err(Problem::unprocessable(format!("the body: `{name}` is empty")));
         }
     }
+    mention(&not_understood, None, &input.thread_id, &input.run_id);
     Ok(input)
 }
 
-/// Reads a run input, and tells what of it was not understood.
-fn decode_input(input: Value, what: &str) -> Result<RunAgentInput, Problem> {
-    let (input, warnings) =
-        RunAgentInput::decode_value(input).map_err(|e| Problem::unprocessable(format!("{what}: {e}")))?;
-    for warning in warnings {
-        tracing::warn!(%warning, "a run input");
+/// Reads a run input; also what of it was not understood.
+fn decode_input(input: Value, what: &str) -> Result<(RunAgentInput, Vec<Warning>), Problem> {
+    RunAgentInput::decode_value(input).map_err(|e| Problem::unprocessable(format!("{what}: {e}")))
+}
+
+/// Tells the operator what of a run input was not understood.
+fn mention(not_understood: &[Warning], run_id: Option<&str>, session_id: &str, exchange_id: &str) {
+    for warning in not_understood {
+        // An input is no stream and has no events; what the warning is about is in its words.
+        tracing::warn!(run_id, session_id, exchange_id, "{}", warning.message);
     }
-    Ok(input)
 }
 
 /// What goes into a log has to come out of it again.

@@ -223,7 +223,7 @@ async fn tell_of_stop(client: &reqwest::Client, url: &reqwest::Url, input: &RunA
         Ok(answer) => format!("HTTP {}", answer.status()),
         Err(error) => error.without_url().to_string(),
     };
-    tracing::warn!(run_id = %input.run_id, problem, "{WHO} could not be told at {} of the stop", shown(url));
+    tracing::warn!(exchange_id = input.run_id, problem, "{WHO} could not be told at {} of the stop", shown(url));
 }
 
 async fn request(shared: &Shared, input: &RunAgentInput) -> Result<(reqwest::Response, BodyReader), Failure> {

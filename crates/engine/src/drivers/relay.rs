@@ -104,7 +104,8 @@ impl Prepared {
         let PreparedInput { input, warnings: unsaid } =
             outgoing.prepare_input(&exchange.input).map_err(|error| NotSent { who, error })?;
         for warning in &unsaid {
-            tracing::warn!(run_id = %exchange.input.run_id, %warning, "the input for {who}");
+            let exchange_id = exchange.input.run_id.as_str();
+            tracing::warn!(run_id = exchange.run_id, exchange_id, "the input for {who}: {warning}");
         }
         Ok(Prepared { input, unsaid, exchange, starting })
     }
@@ -274,10 +275,12 @@ impl Relay {
         None
     }
 
-    /// What was dropped or stripped on the way in is told, in the log as well as to the operator.
+    /// What was dropped or stripped on the way in is told, in the log as well as to the operator. The consumer bounds how much
+    /// that is of one event.
     async fn warn(&mut self) -> Result<(), Failure> {
         for warning in self.consumer.take_warnings() {
-            tracing::warn!(run_id = %self.exchange.input.run_id, %warning, "the stream of {}", self.who);
+            let (run_id, exchange_id) = (self.exchange.run_id.as_str(), self.exchange.input.run_id.as_str());
+            tracing::warn!(run_id, exchange_id, "the stream of {}: {warning}", self.who);
             if let Some((writer, _)) = &self.writer {
                 let attributes = match serde_json::to_value(&warning) {
                     Ok(Value::Object(attributes)) => Some(attributes),

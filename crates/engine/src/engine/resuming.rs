@@ -212,7 +212,7 @@ async fn ask_again(
         "the run waits for {}, which the input does not answer; nothing was done, and it is asked again",
         list(open)
     );
-    tracing::warn!(session_id = %input.thread_id, exchange_id = %input.run_id, "{what}");
+    tracing::warn!(session_id = input.thread_id, exchange_id = input.run_id, "{what}");
     let ids = Map::from_iter([("interruptIds".to_owned(), Value::from(open.to_vec()))]);
     let mut recorder = Recorder::resume(log.state, now(), None, Some(exchange_members(input)));
     recorder.notice(now(), NoticeLevel::Warning, "interrupts_unanswered", what, Some(ids));

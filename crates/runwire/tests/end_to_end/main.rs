@@ -18,6 +18,7 @@ mod interop;
 mod js_client;
 mod limits;
 mod model_agents;
+mod operators_log;
 mod outgoing;
 mod program;
 mod real_agent;
