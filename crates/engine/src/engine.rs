@@ -3,6 +3,7 @@
 mod answering;
 mod children;
 mod deadlines;
+mod digest;
 mod executing;
 mod keyed;
 mod queueing;
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, ResumeEntry, RunAgentInput, UserMessage};
+use runwire_agui::{Content, Interrupt, Message, PROTOCOL_VERSION, RunAgentInput, UserMessage};
 use runwire_bridge::{LogState, Pricing, WaitingCall};
 use runwire_frame::{RunStatus, Timestamp};
 use runwire_store::{
@@ -26,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use self::digest::input_digest;
+use self::resuming::Known;
 use crate::answers::LeftOut;
 use crate::clock::now;
 use crate::driver::{Agent, RecordedResult};
@@ -39,6 +42,7 @@ use crate::turns::{Concurrency, DEFAULT_LANE, Entered, Key, LaneOptions, Turn, T
 pub use answering::{ResumeError, ResumeRun, Waiting};
 pub(crate) use children::Unneeded;
 pub use deadlines::DEADLINE;
+pub use digest::answers_digest;
 
 /// How the engine runs.
 #[derive(Clone, Debug)]
@@ -232,7 +236,7 @@ impl Engine {
         })?;
         let run_id = format!("run_{}", Uuid::now_v7().simple());
         let input = complete_input(create.request.clone(), &run_id);
-        let known_by = KnownBy { digest: digest(&create.agent_id, &input), key };
+        let known_by = KnownBy { digest: input_digest(&create.agent_id, &input), key };
         self.create_or_continue(agent.clone(), create, run_id, input, known_by).await
     }
 
@@ -254,7 +258,7 @@ impl Engine {
             agent_id: agent.id.clone(),
             session_id: session_id.clone(),
             exchange_id: exchange_id.clone(),
-            input_digest: digest,
+            input_digest: digest.clone(),
             lane,
             status: RunStatus::Queued.as_str().to_owned(),
             created_at: now().unix_millis(),
@@ -275,8 +279,10 @@ impl Engine {
                 // A request that was made before starts nothing, so nothing keeps it from finding its run.
                 let exchange = ExchangeRecord { session_id, exchange_id, input_digest: new.input_digest };
                 let principal = create.principal.as_deref();
-                return match self.known(&exchange, principal).await? {
-                    Some((record, same_input)) => existing(record, same_input, exchange.exchange_id, principal),
+                return match self.known(&exchange, &agent.id, &create.request, principal).await? {
+                    Some(Known { record, same_input, .. }) => {
+                        existing(record, same_input, exchange.exchange_id, principal)
+                    }
                     None => Err(refused),
                 };
             }
@@ -288,7 +294,15 @@ impl Engine {
             Ok(Created::New(record)) => Ok(record),
             Ok(Created::Existing { record, same_input }) => {
                 self.inner.turns.leave(&run_id, &key);
-                return existing(record, same_input, exchange_id, create.principal.as_deref());
+                let principal = create.principal.as_deref();
+                if same_input {
+                    return existing(record, true, exchange_id, principal);
+                }
+                // The store compares the digest of today; it may hold one from before.
+                let exchange = ExchangeRecord { session_id, exchange_id, input_digest: digest };
+                let known = self.known(&exchange, &agent.id, &create.request, principal).await?;
+                let same_input = known.is_some_and(|known| known.same_input);
+                return existing(record, same_input, exchange.exchange_id, principal);
             }
         };
         let record = created.inspect_err(|_| {
@@ -466,26 +480,4 @@ fn complete_input(request: RunRequest, run_id: &str) -> RunAgentInput {
         input.run_id = run_id.to_owned();
     }
     input
-}
-
-/// Tells repeated answers from different ones.
-///
-/// `run_id` is what they answer, in whatever words its caller has for that. 32 hexadecimal digits; the order of the answers and of
-/// the members in them makes no difference.
-pub fn answers_digest(run_id: &str, answers: &[ResumeEntry]) -> String {
-    let mut answers: Vec<&ResumeEntry> = answers.iter().collect();
-    answers.sort_by(|a, b| a.interrupt_id.cmp(&b.interrupt_id));
-    digest_of(serde_json::to_value(("resume", run_id, answers)).unwrap_or_default())
-}
-
-/// Tells a repeated request from a different one.
-fn digest(agent_id: &str, input: &RunAgentInput) -> String {
-    digest_of(serde_json::to_value((agent_id, input)).unwrap_or_default())
-}
-
-fn digest_of(mut canonical: serde_json::Value) -> String {
-    // Members have no order in JSON, and a client that builds its state anew may write them in another.
-    canonical.sort_all_objects();
-    let canonical = canonical.to_string().into_bytes();
-    Uuid::new_v5(&Uuid::NAMESPACE_OID, &canonical).simple().to_string()
 }

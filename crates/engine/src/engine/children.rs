@@ -17,7 +17,8 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{Continued, Engine, Ready, complete_input, digest};
+use super::digest::{former_input_digest, input_digest};
+use super::{Continued, Engine, Ready, complete_input};
 use crate::child::{CHILD, Child, ChildEnd, ChildError, ChildRun, MAX_CHILD_KEY};
 use crate::child_log::ChildLog;
 use crate::clock::now;
@@ -77,6 +78,18 @@ struct Asked {
     digest: String,
 }
 
+impl Asked {
+    /// Whether the digest that a store has is that of this, as it is made today or was made before.
+    fn is_known_by(&self, digest: &str, agent_id: &str) -> bool {
+        if digest == self.digest {
+            return true;
+        }
+        // Not of the parent, which a digest says nothing of.
+        let input = RunAgentInput { parent_run_id: None, ..self.input.clone() };
+        digest == former_input_digest(agent_id, &input)
+    }
+}
+
 impl Engine {
     /// Starts a run on behalf of another, or finds the one that has its key.
     pub(crate) async fn start_child(&self, core: Arc<RunCore>, child: ChildRun) -> Result<Child, ChildError> {
@@ -110,7 +123,7 @@ impl Engine {
         loop {
             let run_id = format!("run_{}", Uuid::now_v7().simple());
             let asked = asked(&core, &child, &run_id, number);
-            match self.known_child(&asked).await? {
+            match self.known_child(&child.agent_id, &asked).await? {
                 Found::Nothing => {}
                 // It is done once more, under the next number.
                 Found::Useless => {
@@ -146,7 +159,7 @@ impl Engine {
     }
 
     /// The run that the child's key names.
-    async fn known_child(&self, asked: &Asked) -> Result<Found, ChildError> {
+    async fn known_child(&self, agent_id: &str, asked: &Asked) -> Result<Found, ChildError> {
         let found = match self.inner.store.run_by_exchange(&asked.session_id, &asked.exchange_id).await {
             // What it said is gone.
             Err(ReadError::Removed(_)) => return Ok(Found::Useless),
@@ -155,7 +168,7 @@ impl Engine {
         let Some((record, digest)) = found else { return Ok(Found::Nothing) };
         Ok(match RunStatus::from_wire(&record.status) {
             Some(RunStatus::Failed | RunStatus::Cancelling | RunStatus::Cancelled) => Found::Useless,
-            _ => Found::Child(Box::new(record), digest == asked.digest),
+            _ => Found::Child(Box::new(record), asked.is_known_by(&digest, agent_id)),
         })
     }
 
@@ -481,7 +494,7 @@ fn asked(core: &RunCore, child: &ChildRun, run_id: &str, number: u32) -> Asked {
         let named = format!("{} {key}", core.run_id());
         input.thread_id = format!("session_{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, named.as_bytes()).simple());
     }
-    let digest = digest(&child.agent_id, &input);
+    let digest = input_digest(&child.agent_id, &input);
     // The parent's exchange may be another one when the child is found again, so it is no part of the digest.
     input.parent_run_id = Some(core.input().run_id.clone());
     Asked { session_id: input.thread_id.clone(), exchange_id, input, digest }

@@ -2,9 +2,9 @@
 
 use runwire_frame::RunStatus;
 use runwire_store::{AddExchangeError, CreateError, KeyError, KeyedRun, ReadError, RequestKey};
-use serde_json::json;
 
-use super::{Engine, digest_of, removed};
+use super::digest::{former_request_digest, request_digest};
+use super::{Engine, removed};
 use crate::clock::now;
 use crate::idempotency::IdempotencyKey;
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started};
@@ -28,7 +28,7 @@ impl Engine {
     async fn create_by_key(self, mut create: CreateRun, key: IdempotencyKey) -> Result<Started, CreateRunError> {
         let principal = create.principal.clone();
         let _alone = self.inner.keys.take(principal.as_deref(), &key).await;
-        let key = RequestKey {
+        let mut key = RequestKey {
             principal,
             key: key.as_str().to_owned(),
             request_digest: request_digest(&create),
@@ -42,7 +42,11 @@ impl Engine {
         };
         if let Some(KeyedRun { record, exchange_id, request_digest }) = found {
             if request_digest != key.request_digest {
-                return Err(CreateRunError::KeyTaken { key: key.key, run_id: record.run_id });
+                if request_digest != former_request_digest(&create) {
+                    return Err(CreateRunError::KeyTaken { key: key.key, run_id: record.run_id });
+                }
+                // The store knows it by the digest that it has.
+                key.request_digest = request_digest;
             }
             match &mut create.request {
                 // A server may have died between taking the answer and acting on it: then it is acted on now.
@@ -75,19 +79,4 @@ impl Engine {
         }
         Ok(started)
     }
-}
-
-/// Tells a repeated request from a different one, by what its sender wrote: never by what is made for it, such as ids.
-fn request_digest(create: &CreateRun) -> String {
-    let asked = match &create.request {
-        RunRequest::Prompt { prompt, .. } => json!({ "prompt": prompt }),
-        RunRequest::Input(input) => json!({ "input": serde_json::to_value(input).unwrap_or_default() }),
-    };
-    digest_of(json!({
-        "agent_id": create.agent_id,
-        "asked": asked,
-        "session_id": create.request.session_id(),
-        "lane": create.lane,
-        "metadata": create.metadata,
-    }))
 }

@@ -7,6 +7,7 @@ use runwire_frame::{NoticeLevel, RunStatus};
 use runwire_store::{Added, Appender, ExchangeRecord, ReadError, RequestKey, RunFilter, RunRecord};
 use serde_json::{Map, Value};
 
+use super::digest::is_former;
 use super::{Continued, Engine, KnownBy, Ready, existing, removed};
 use crate::answers::{LeftOut, asked, judge, repeated};
 use crate::clock::now;
@@ -26,6 +27,16 @@ enum TakenUp {
     Known { record: RunRecord, same_input: bool },
     /// Somebody else was quicker: the run does not wait any more.
     WaitsNoMore,
+}
+
+/// An exchange that was made before.
+pub(super) struct Known {
+    /// The run that it is of.
+    pub(super) record: RunRecord,
+    /// Whether its input was the same.
+    pub(super) same_input: bool,
+    /// The digest of its input that the store has.
+    digest: String,
 }
 
 impl Engine {
@@ -55,13 +66,15 @@ impl Engine {
         };
         if let Some(mut waiting) = waiting {
             self.check_session(&exchange.session_id, principal).await?;
-            let repeated = match self.known(&exchange, principal).await? {
+            let repeated = match self.known(&exchange, &agent.id, &create.request, principal).await? {
                 // A server that died between taking the input and acting on it left the run waiting: it is acted on now.
-                Some((record, true)) if record.status == RunStatus::Suspended.as_str() => {
+                Some(Known { record, same_input: true, .. }) if record.status == RunStatus::Suspended.as_str() => {
                     waiting = record;
                     true
                 }
-                Some((record, same_input)) => return existing(record, same_input, exchange_id, principal),
+                Some(Known { record, same_input, .. }) => {
+                    return existing(record, same_input, exchange_id, principal);
+                }
                 None => false,
             };
             // What answers nothing supersedes the question, where the agent says so. What came before has done so then.
@@ -90,7 +103,8 @@ impl Engine {
         }
         if !input.resume().is_empty() {
             self.check_session(&exchange.session_id, principal).await?;
-            if let Some((record, same_input)) = self.known(&exchange, principal).await? {
+            let known = self.known(&exchange, &agent.id, &create.request, principal).await?;
+            if let Some(Known { record, same_input, .. }) = known {
                 return existing(record, same_input, exchange_id, principal);
             }
             self.check_unresolved(&agent, &exchange, &input).await?;
@@ -115,15 +129,20 @@ impl Engine {
         Ok(self.inner.store.runs(filter).await?.into_iter().next())
     }
 
-    /// The run that the exchange names, if it was made before, and whether its input was the same.
+    /// The run that the exchange names, if it was made before; `request` is what it is made of now.
     pub(super) async fn known(
         &self,
         exchange: &ExchangeRecord,
+        agent_id: &str,
+        request: &RunRequest,
         principal: Option<&str>,
-    ) -> Result<Option<(RunRecord, bool)>, CreateRunError> {
+    ) -> Result<Option<Known>, CreateRunError> {
         match self.inner.store.run_by_exchange(&exchange.session_id, &exchange.exchange_id).await {
             Err(ReadError::Removed(tombstone)) => Err(removed(tombstone, principal)),
-            found => Ok(found?.map(|(record, digest)| (record, digest == exchange.input_digest))),
+            found => Ok(found?.map(|(record, digest)| {
+                let same_input = digest == exchange.input_digest || is_former(&digest, agent_id, request);
+                Known { record, same_input, digest }
+            })),
         }
     }
 
@@ -153,7 +172,7 @@ impl Engine {
         waiting: &RunRecord,
         input: &mut RunAgentInput,
         create: &CreateRun,
-        exchange: ExchangeRecord,
+        mut exchange: ExchangeRecord,
         key: Option<RequestKey>,
     ) -> Result<TakenUp, CreateRunError> {
         let principal = create.principal.as_deref();
@@ -162,12 +181,14 @@ impl Engine {
         // What the exchange before this one wrote has to be there to be read.
         let log = self.read_settled(run_id).await?;
         // Read again, now that nobody else can add it. An exchange that never began is none yet.
-        let known = self.known(&exchange, principal).await?;
+        let known = self.known(&exchange, &create.agent_id, &create.request, principal).await?;
         let accepted = known.is_some();
-        if let Some((record, same_input)) = known
-            && (!same_input || record.run_id != *run_id || log.exchanges.contains(&exchange.exchange_id))
-        {
-            return Ok(TakenUp::Known { record, same_input });
+        if let Some(Known { record, same_input, digest }) = known {
+            if !same_input || record.run_id != *run_id || log.exchanges.contains(&exchange.exchange_id) {
+                return Ok(TakenUp::Known { record, same_input });
+            }
+            // The store knows it by the digest that it has.
+            exchange.input_digest = digest;
         }
         let (RunStatus::Suspended, Some(suspend)) = (log.state.status(), log.suspend.as_ref()) else {
             return Ok(TakenUp::WaitsNoMore);
