@@ -7,6 +7,9 @@
 //!   total includes it, so that nothing is counted twice or left out;
 //! - [`UsageLedger`] sums entries per provider and model over one run, which is the boundary of an account.
 
+mod ledger;
+
+pub use self::ledger::UsageLedger;
 use crate::object::object;
 use crate::schema::SAFE_INTEGER;
 
@@ -121,11 +124,6 @@ impl TokenUsage {
             ("cacheWriteInputTokens", self.cache_write_input_tokens),
         ]
     }
-
-    /// `totalTokens`, or what the entry says of the two that it is the sum of.
-    fn known_total(&self) -> Option<u64> {
-        self.total_tokens.or_else(|| add(self.input_tokens, self.output_tokens))
-    }
 }
 
 /// A part of a total, as a provider reports it. The protocol's totals include their parts, some providers' do not.
@@ -234,146 +232,11 @@ impl CallUsage {
     }
 }
 
-/// Sums entries per provider and model, in the order in which each was first seen.
-///
-/// A count is the sum of those that were reported, and absent when none was. One ledger is the account of one run: the
-/// run's own calls and its subagents' go in; those of a run that it spawned, and of the runs that it continues, do not,
-/// because each of these reports its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UsageLedger {
-    entries: Vec<TokenUsage>,
-}
-
-impl UsageLedger {
-    /// Counts one call, or several that were summed already.
-    ///
-    /// # Errors
-    /// When the entry does not add up, or a sum would be more than [`MAX_TOKENS`]. Then nothing was counted.
-    pub fn add(&mut self, entry: &TokenUsage) -> Result<(), UsageError> {
-        entry.check()?;
-        let Some(sum) = self.of_same_model(entry) else {
-            self.entries.push(entry.clone());
-            return Ok(());
-        };
-        let summed = summed(sum, entry);
-        // Each of the two is at most 2^53 - 1, so that the sum of both fits into what it is checked in.
-        summed.check_sizes()?;
-        *sum = summed;
-        Ok(())
-    }
-
-    /// Takes the account that somebody else gives, such as an upstream agent, as it stands: it is theirs to answer for,
-    /// and alone it stays what it was. A sum that would be more than [`MAX_TOKENS`] stays at that.
-    pub fn add_reported(&mut self, entry: &TokenUsage) {
-        match self.of_same_model(entry) {
-            Some(sum) => *sum = summed(sum, entry).capped(),
-            None => self.entries.push(entry.clone().capped()),
-        }
-    }
-
-    /// One entry per provider and model; `None` when nothing was counted.
-    #[must_use]
-    pub fn entries(&self) -> Option<&[TokenUsage]> {
-        (!self.entries.is_empty()).then_some(&*self.entries)
-    }
-
-    fn of_same_model(&mut self, entry: &TokenUsage) -> Option<&mut TokenUsage> {
-        self.entries.iter_mut().find(|sum| sum.provider == entry.provider && sum.model == entry.model)
-    }
-}
-
-impl TokenUsage {
-    fn check_sizes(&self) -> Result<(), UsageError> {
-        match self.counts().into_iter().find(|(_, value)| value.is_some_and(|value| value > MAX_TOKENS)) {
-            Some((count, _)) => Err(UsageError::TooMany { count }),
-            None => Ok(()),
-        }
-    }
-
-    fn capped(mut self) -> Self {
-        for count in [
-            &mut self.input_tokens,
-            &mut self.output_tokens,
-            &mut self.total_tokens,
-            &mut self.reasoning_tokens,
-            &mut self.cached_input_tokens,
-            &mut self.cache_write_input_tokens,
-        ] {
-            *count = count.map(|count| count.min(MAX_TOKENS));
-        }
-        self
-    }
-}
-
-fn summed(a: &TokenUsage, b: &TokenUsage) -> TokenUsage {
-    // Where one of the two says a total, the other's share of it is what it says of the total's halves.
-    let total = (a.total_tokens.is_some() || b.total_tokens.is_some()).then(|| add(a.known_total(), b.known_total()));
-    TokenUsage {
-        provider: a.provider.clone(),
-        model: a.model.clone(),
-        input_tokens: add(a.input_tokens, b.input_tokens),
-        output_tokens: add(a.output_tokens, b.output_tokens),
-        total_tokens: total.flatten(),
-        reasoning_tokens: add(a.reasoning_tokens, b.reasoning_tokens),
-        cached_input_tokens: add(a.cached_input_tokens, b.cached_input_tokens),
-        cache_write_input_tokens: add(a.cache_write_input_tokens, b.cache_write_input_tokens),
-    }
-}
-
-/// The sum of what is there; absent when neither is.
-fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.saturating_add(b)),
-        (one, None) | (None, one) => one,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    fn entry(model: &str, input: u64, output: Option<u64>) -> TokenUsage {
-        TokenUsage {
-            model: Some(model.to_owned()),
-            input_tokens: Some(input),
-            output_tokens: output,
-            ..TokenUsage::new()
-        }
-    }
-
-    fn summed_up(entries: &[TokenUsage]) -> Vec<TokenUsage> {
-        let mut ledger = UsageLedger::default();
-        for entry in entries {
-            ledger.add(entry).unwrap();
-        }
-        ledger.entries().unwrap_or_default().to_vec()
-    }
-
-    #[test]
-    fn counts_are_summed_per_provider_and_model_in_the_order_of_their_first_call() {
-        let other = TokenUsage { provider: Some("p".to_owned()), ..entry("a", 1, None) };
-        let calls = [entry("b", 3, Some(1)), entry("a", 10, None), other.clone(), entry("b", 4, None)];
-        assert_eq!(summed_up(&calls), [entry("b", 7, Some(1)), entry("a", 10, None), other]);
-    }
-
-    #[test]
-    fn an_absent_count_is_never_a_zero_and_nothing_counted_is_no_account() {
-        assert_eq!(UsageLedger::default().entries(), None);
-        let sum = summed_up(&[entry("a", 1, None), entry("a", 2, None)]);
-        assert_eq!(sum[0].output_tokens, None);
-        assert_eq!(sum[0].total_tokens, None);
-        let zero = TokenUsage { cached_input_tokens: Some(0), ..entry("a", 1, None) };
-        assert_eq!(summed_up(std::slice::from_ref(&zero))[0], zero, "a zero that was reported is one");
-    }
-
-    #[test]
-    fn a_summed_total_is_what_its_halves_come_to_also_where_a_call_left_it_to_be_computed() {
-        let whole = TokenUsage { total_tokens: Some(7), ..entry("a", 3, Some(4)) };
-        let sum = summed_up(&[entry("a", 5, None), whole, entry("a", 2, Some(2))]);
-        assert_eq!((sum[0].input_tokens, sum[0].output_tokens, sum[0].total_tokens), (Some(10), Some(6), Some(16)));
-    }
 
     #[test]
     fn a_part_is_inside_its_total_or_added_to_it_and_never_both() {
@@ -404,50 +267,8 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_add_up_is_refused_and_nothing_of_it_counted() {
-        let mut ledger = UsageLedger::default();
-        ledger.add(&entry("a", MAX_TOKENS, None)).unwrap();
-        let before = ledger.clone();
-        let refusals = [
-            (entry("a", 1, None), UsageError::TooMany { count: "inputTokens" }),
-            (entry("b", MAX_TOKENS + 1, None), UsageError::TooMany { count: "inputTokens" }),
-            (
-                TokenUsage { cached_input_tokens: Some(3), cache_write_input_tokens: Some(3), ..entry("a", 5, None) },
-                UsageError::PartsExceedTotal {
-                    parts: "cachedInputTokens and cacheWriteInputTokens",
-                    given: 6,
-                    whole: "inputTokens",
-                    total: 5,
-                },
-            ),
-            (
-                TokenUsage { reasoning_tokens: Some(2), ..entry("a", 0, Some(1)) },
-                UsageError::PartsExceedTotal { parts: "reasoningTokens", given: 2, whole: "outputTokens", total: 1 },
-            ),
-            (
-                TokenUsage { total_tokens: Some(9), ..entry("a", 5, Some(5)) },
-                UsageError::WrongTotal { total: 9, sum: 10 },
-            ),
-            (
-                TokenUsage { total_tokens: Some(4), ..entry("a", 5, None) },
-                UsageError::PartsExceedTotal { parts: "inputTokens", given: 5, whole: "totalTokens", total: 4 },
-            ),
-        ];
-        for (entry, refusal) in refusals {
-            assert_eq!(ledger.add(&entry), Err(refusal));
-            assert_eq!(ledger, before);
-        }
+    fn a_total_with_its_parts_that_is_more_than_can_be_said_is_refused() {
         let call = CallUsage { input: Some(u64::MAX), cached_input: Some(Part::Beside(1)), ..CallUsage::default() };
         assert_eq!(call.account(), Err(UsageError::TooMany { count: "inputTokens" }));
-    }
-
-    #[test]
-    fn an_account_that_somebody_else_gives_stays_what_it_was() {
-        let theirs = TokenUsage { cached_input_tokens: Some(9), total_tokens: Some(1), ..entry("a", 5, Some(5)) };
-        let mut ledger = UsageLedger::default();
-        ledger.add_reported(&theirs);
-        assert_eq!(ledger.entries(), Some(&[theirs][..]));
-        ledger.add_reported(&entry("a", u64::MAX, None));
-        assert_eq!(ledger.entries().unwrap()[0].input_tokens, Some(MAX_TOKENS), "what can be said of it");
     }
 }

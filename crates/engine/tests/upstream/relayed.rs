@@ -191,6 +191,21 @@ async fn earlier_runs_that_are_replayed_make_no_runs_here_and_their_snapshots_co
     assert_eq!(log.statuses(), [RunStatus::Running, RunStatus::Completed]);
 }
 
+/// "totalTokens is inputTokens plus outputTokens", also of what is summed per provider and model.
+#[tokio::test]
+async fn usage_that_an_agent_reports_in_pieces_adds_up_when_it_is_told() {
+    let finished = json!({
+        "type": "RUN_FINISHED", "threadId": THREAD, "runId": RUN,
+        "usage": [
+            { "model": "m", "totalTokens": 10 },
+            { "model": "m", "inputTokens": 5, "outputTokens": 5, "totalTokens": 10, "cachedInputTokens": 2 },
+        ],
+    });
+    let log = log_of(Answer::events(&with(underway(), [finished]))).await;
+    // How much of the first ten was input, nobody said.
+    assert_eq!(log.last_event()["usage"], json!([{ "model": "m", "totalTokens": 20, "cachedInputTokens": 2 }]));
+}
+
 #[tokio::test]
 async fn material_from_a_newer_version_is_dropped_with_a_warning_and_the_run_completes() {
     let newer = [
