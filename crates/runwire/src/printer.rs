@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, IsTerminal as _, Write};
 
+use runwire_agui::one_line;
 use runwire_frame::{Data, Frame, RunStatus, SegmentKind, Usage};
 use serde_json::Value;
 
@@ -46,7 +47,7 @@ enum Line {
     Arguments(String),
 }
 
-/// Prints frames as they come. What a model or a tool wrote is printed without its control characters.
+/// Prints frames as they come. What a model or a tool wrote is printed without its control characters; a name stays in its line.
 pub struct Printer<W> {
     out: W,
     style: Style,
@@ -85,8 +86,8 @@ impl<W: Write> Printer<W> {
             Data::SegmentStart(start) => {
                 let name = start.name.clone().unwrap_or_default();
                 match start.kind {
-                    SegmentKind::Step => self.mark("▸", &format!("step: {}", clean(&name)))?,
-                    SegmentKind::Agent => self.mark("▸", &format!("agent: {}", clean(&name)))?,
+                    SegmentKind::Step => self.mark("▸", &format!("step: {}", one_line(&name)))?,
+                    SegmentKind::Agent => self.mark("▸", &format!("agent: {}", one_line(&name)))?,
                     SegmentKind::Message | SegmentKind::Reasoning | SegmentKind::Tool | SegmentKind::Model => {}
                 }
                 self.names.insert(segment, (start.kind, name));
@@ -94,10 +95,10 @@ impl<W: Write> Printer<W> {
             Data::SegmentEnd(end) => {
                 if let Some((kind, name)) = self.names.remove(&segment) {
                     if let Some(usage) = &end.usage {
-                        self.note(&format!("model {}: {}", clean(&name), tokens(usage)))?;
+                        self.note(&format!("model {}: {}", one_line(&name), tokens(usage)))?;
                     }
                     if kind == SegmentKind::Step {
-                        self.note(&format!("step {} {}", clean(&name), end.status))?;
+                        self.note(&format!("step {} {}", one_line(&name), end.status))?;
                     }
                 }
             }
@@ -110,7 +111,7 @@ impl<W: Write> Printer<W> {
                 write!(self.out, "{}", self.style.dim(&clean(&delta.text)))?;
             }
             Data::ToolCall(call) => {
-                let label = format!("{} {} ", self.style.bold("⚙"), clean(&call.tool_slug));
+                let label = format!("{} {} ", self.style.bold("⚙"), one_line(&call.tool_slug));
                 if let Some(delta) = &call.arguments_delta {
                     self.continue_line(Line::Arguments(segment.clone()), &label)?;
                     write!(self.out, "{}", self.style.dim(&clean(delta)))?;
@@ -139,7 +140,7 @@ impl<W: Write> Printer<W> {
                 let shown = match notice.code.as_str() {
                     "agui.STATE_SNAPSHOT" => format!("state is {}", member(notice.attributes.as_ref(), "snapshot")),
                     "agui.STATE_DELTA" => format!("state changes {}", member(notice.attributes.as_ref(), "delta")),
-                    code => format!("{code}: {}", clean(&notice.message)),
+                    code => format!("{}: {}", one_line(code), one_line(&notice.message)),
                 };
                 self.note(&shown)?;
             }
@@ -209,4 +210,45 @@ pub fn tokens(usage: &Usage) -> String {
 fn clean(text: &str) -> String {
     let harmless = |c: char| !c.is_control() || c == '\n' || c == '\t';
     text.chars().filter(|c| harmless(*c)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_an_agent_chose_prints_no_line_of_its_own() {
+        let forged = "x\n  run completed\u{202e}";
+        let frame = |seq: u64, kind: &str, segment: Value, data: Value| {
+            let frame = json!({
+                "protocol": 2, "seq": seq, "run_id": "r", "ts": "2026-11-29T21:18:00.123Z", "type": kind,
+                "segment_id": segment, "data": data,
+            });
+            Frame::decode(frame.to_string().as_bytes()).unwrap()
+        };
+        let start = |kind: &str| json!({ "kind": kind, "name": forged });
+        let mut out = Vec::new();
+        let mut printer = Printer::new(&mut out, Style { colours: false });
+        for frame in [
+            frame(1, "segment.start", json!("seg_1"), start("step")),
+            frame(2, "segment.start", json!("seg_2"), start("agent")),
+            frame(
+                3,
+                "tool.call",
+                json!("seg_3"),
+                json!({ "tool_call_id": "c", "tool_slug": forged, "arguments": "{}" }),
+            ),
+            frame(4, "notice", Value::Null, json!({ "level": "info", "code": forged, "message": forged })),
+            frame(5, "segment.end", json!("seg_1"), json!({ "status": "completed", "duration_ms": 1 })),
+        ] {
+            printer.frame(&frame).unwrap();
+        }
+        let printed = String::from_utf8(out).unwrap();
+        assert_eq!(printed.matches("x\\n  run completed\\u{202e}").count(), 6, "{printed}");
+        assert_eq!(printed.lines().count(), 5, "{printed}");
+    }
 }
