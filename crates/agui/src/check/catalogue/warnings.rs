@@ -86,7 +86,7 @@ pub(super) fn entry(rule: WarningRule) -> RuleEntry {
         ),
         WarningRule::TextTarget => streams(
             "events/text-messages#events",
-            "Streamed text names a message whose content is text, and streamed arguments a call that is still held: a snapshot may have taken either away.",
+            "Streamed text names a message of its own kind whose content is text, and streamed arguments a call that is still held: a snapshot may have taken either away. Reasoning, an answer and a tool's result never share an id.",
             run!(
                 r#"{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m1","role":"user","content":[{"type":"text","text":"Hi"}]}]}"#,
                 text!(START),
