@@ -29,6 +29,7 @@ use uuid::Uuid;
 use crate::answers::LeftOut;
 use crate::clock::now;
 use crate::driver::{Agent, RecordedResult};
+use crate::history_reader::Histories;
 use crate::idempotency::KeysUnderway;
 use crate::in_hand::{Hold, RunsInHand};
 use crate::prices::Prices;
@@ -91,6 +92,8 @@ struct Inner {
     options: EngineOptions,
     runs: Arc<RunsInHand>,
     keys: Arc<KeysUnderway>,
+    /// What is kept of the histories of sessions, so that not every reader pays for reading all of them.
+    histories: Histories,
     turns: Arc<Turns>,
     /// Every task of the engine; [`Engine::shutdown`] waits for all of them.
     tasks: TaskTracker,
@@ -147,6 +150,7 @@ impl Engine {
                 options,
                 runs: Arc::default(),
                 keys: Arc::default(),
+                histories: Histories::default(),
                 turns,
                 tasks: TaskTracker::new(),
                 closing: CancellationToken::new(),
@@ -165,6 +169,11 @@ impl Engine {
     /// The store that runs are kept in.
     pub fn store(&self) -> &Store {
         &self.inner.store
+    }
+
+    /// What is kept of the histories of sessions.
+    pub(crate) fn histories(&self) -> &Histories {
+        &self.inner.histories
     }
 
     /// What models cost, for whoever writes a run's log.

@@ -20,6 +20,7 @@ mod execution;
 mod family;
 mod guardrails;
 mod held_arguments;
+mod history_reader;
 mod idempotency;
 mod in_hand;
 mod lane_slot;
@@ -49,6 +50,7 @@ pub use driver::{Agent, AgentPolicy, Answer, Driver, Exchange, RecordedResult, S
 pub use drivers::{ExecutorError, Executors, InProcess, Lines, Standing};
 pub use engine::{CancelError, DEADLINE, Engine, EngineOptions, ResumeError, ResumeRun, Waiting, answers_digest};
 pub use guardrails::{Action, GuardService, Guarded, Guardrail, Judge, OUTPUT_WINDOW};
+pub use history_reader::{KnownSession, Place, Without, stored_payload};
 pub use idempotency::{IdempotencyKey, NotAKey};
 pub use limits::Limits;
 pub use outgoing_http::{HttpSetupError, header_map, http_address, http_client};
