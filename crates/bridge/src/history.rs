@@ -4,6 +4,8 @@
 //! client that sends only what is new gives it little. So a restatement counts for what the run was given and for what it
 //! made; everything else of the session stays.
 
+mod given;
+
 use std::collections::HashSet;
 
 use runwire_agui::{Event, Interrupt, Message, Reducer, RunAgentInput, RunStarted, StateSnapshot};
@@ -16,6 +18,8 @@ pub struct History {
     reducer: Reducer,
     /// Suspended runs, in order of creation.
     pending: Vec<WaitingRun>,
+    /// The messages that no agent is given again, by their ids.
+    withheld: HashSet<String>,
 }
 
 /// A run that waits for an answer.
@@ -34,6 +38,8 @@ pub struct WaitingRun {
 pub struct Surroundings {
     /// Messages that the session had and the exchange's input had not.
     others: Vec<Message>,
+    /// The messages that both had, by their ids.
+    again: HashSet<String>,
     /// The state that the exchange began with.
     state: Value,
 }
@@ -42,24 +48,32 @@ impl History {
     /// Takes the beginning of an exchange: a message of its input counts once, by its id, and a state that says something
     /// is the state from here on. An empty one says nothing, because a client that knows of none sends it too.
     ///
-    /// `asked` is the input, where the agent's echo says something else: what the agent added in its echo counts too.
+    /// `asked` is the input, where the agent's echo says something else: what the agent added in its echo counts too. What
+    /// [`History::given`] put into an input in place of a result does not.
     pub fn begin(&mut self, started: &RunStarted, asked: Option<RunAgentInput>) -> Surroundings {
         if let Some(asked) = asked {
             let asked = RunStarted { input: Some(Box::new(asked)), ..started.clone() };
             let surroundings = self.begin(&asked, None);
-            self.apply(started.clone().into());
+            self.apply(without_stand_ins(started).into());
             return surroundings;
         }
         let input = started.input.as_deref();
         let given: HashSet<&str> = input.iter().flat_map(|i| &i.messages).map(Message::id).collect();
-        let others = self.reducer.messages().filter(|message| !given.contains(message.id())).cloned().collect();
-        self.apply(started.clone().into());
+        let (mut others, mut again) = (Vec::new(), HashSet::new());
+        for message in self.reducer.messages() {
+            if given.contains(message.id()) {
+                again.insert(message.id().to_owned());
+            } else {
+                others.push(message.clone());
+            }
+        }
+        self.apply(without_stand_ins(started).into());
         if let Some(state) = input.and_then(|input| input.state.as_ref())
             && says_something(state)
         {
             self.apply(StateSnapshot::new(state.clone()).into());
         }
-        Surroundings { others, state: self.state().clone() }
+        Surroundings { others, again, state: self.state().clone() }
     }
 
     /// Takes an event of an exchange that has begun, as [`Surroundings::complete`] gives it.
@@ -71,6 +85,23 @@ impl History {
     /// The messages, in order.
     pub fn messages(&self) -> Vec<Message> {
         self.reducer.messages().cloned().collect()
+    }
+
+    /// The messages as an agent is given them that is asked something new in the session: each call of a tool with a result,
+    /// which says that nobody answered where nobody did; without activities, and without what is withheld.
+    pub fn given(&self) -> Vec<Message> {
+        given::given(self.reducer.messages(), &self.withheld)
+    }
+
+    /// Keeps what an exchange was asked beyond what was known, and what it said, from every agent that is asked something
+    /// new. It stays in the session.
+    ///
+    /// For one that ended because a guardrail or a provider would not have it: else it would only have to be asked twice.
+    pub fn withhold(&mut self, exchange: &Surroundings) {
+        let known: HashSet<&str> =
+            exchange.others.iter().map(Message::id).chain(exchange.again.iter().map(String::as_str)).collect();
+        let new = self.reducer.messages().map(Message::id).filter(|id| !known.contains(id));
+        self.withheld.extend(new.map(str::to_owned));
     }
 
     /// The state; the empty object where nobody said one.
@@ -93,6 +124,7 @@ impl History {
             }
             counted.0 += pending.run_id.len() + pending.agent_id.len();
         }
+        counted.0 += self.withheld.iter().map(String::len).sum::<usize>();
         counted.0
     }
 
@@ -121,7 +153,8 @@ impl Surroundings {
     /// The exchange's event as it is for whoever knows the whole session.
     pub fn complete(&self, frame: &Frame, event: Event) -> Event {
         match event {
-            Event::MessagesSnapshot(mut snapshot) if !self.others.is_empty() => {
+            Event::MessagesSnapshot(mut snapshot) => {
+                snapshot.messages.retain(|message| !given::is_stand_in(message));
                 let restated: HashSet<&str> = snapshot.messages.iter().map(Message::id).collect();
                 let mut messages: Vec<Message> =
                     self.others.iter().filter(|message| !restated.contains(message.id())).cloned().collect();
@@ -153,6 +186,15 @@ impl std::io::Write for Counted {
     }
 }
 
+/// What begins an exchange, without what stands in its input in place of results.
+fn without_stand_ins(started: &RunStarted) -> RunStarted {
+    let mut started = started.clone();
+    if let Some(input) = &mut started.input {
+        input.messages.retain(|message| !given::is_stand_in(message));
+    }
+    started
+}
+
 fn says_something(state: &Value) -> bool {
     state.as_object().is_none_or(|members| !members.is_empty())
 }
@@ -160,6 +202,7 @@ fn says_something(state: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use runwire_agui::MessagesSnapshot;
     use runwire_frame::{Notice, NoticeLevel, RunStart, Timestamp};
     use serde_json::{Map, json};
 
@@ -245,5 +288,45 @@ mod tests {
         assert_eq!(restated, StateSnapshot::new(json!({ "n": 1 })).into());
         history.begin(&started(json!([0]), &[]), None);
         assert_eq!(history.state(), &json!([0]));
+    }
+
+    fn called(id: &str, call: &str) -> Event {
+        let call = json!([{ "id": call, "type": "function", "function": { "name": "look", "arguments": "{}" } }]);
+        let message = json!({ "id": id, "role": "assistant", "toolCalls": call });
+        Event::from_value(json!({ "type": "MESSAGES_SNAPSHOT", "messages": [message] })).unwrap()
+    }
+
+    #[test]
+    fn what_was_given_in_place_of_a_result_never_counts_as_said() {
+        let mut history = History::default();
+        let around = history.begin(&started(json!({}), &["a"]), None);
+        history.apply(around.complete(&notice(), called("m", "c")));
+        let given = history.given();
+        assert_eq!(given.last().unwrap().id(), "c.unanswered");
+        // The next exchange has it in its input, its agent echoes it, and restates it.
+        let mut next = started(json!({}), &["b"]);
+        next.input.as_mut().unwrap().messages.splice(0..0, given.clone());
+        let asked = next.input.clone().map(|input| *input);
+        for asked in [None, asked] {
+            let around = history.begin(&next, asked);
+            history.apply(around.complete(&notice(), MessagesSnapshot::new(given.clone()).into()));
+            assert!(history.messages().iter().all(|message| message.id() != "c.unanswered"), "{:?}", ids(&history));
+        }
+        assert!(history.messages().iter().any(|message| message.id() == "m"), "what it stood for is there");
+    }
+
+    #[test]
+    fn what_is_withheld_is_what_was_new_in_the_exchange_and_it_stays_in_the_session() {
+        let mut history = History::default();
+        history.begin(&started(json!({}), &["a", "b"]), None);
+        let around = history.begin(&started(json!({}), &["b", "bad"]), None);
+        history.apply(around.complete(&notice(), snapshot(&["b", "bad", "answer"])));
+        let before = history.size();
+        history.withhold(&around);
+        assert!(history.size() > before, "it takes room");
+        history.begin(&started(json!({}), &["a", "b", "bad", "answer", "c"]), None);
+        let given = history.given();
+        assert_eq!(given.iter().map(Message::id).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(ids(&history), ["a", "b", "bad", "answer", "c"]);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use runwire_agui::Event;
 use runwire_bridge::{History, Peer, Projection, ProjectionError, StoredPayload, Surroundings, WaitingRun};
-use runwire_frame::{Data, DecodeError, Frame};
+use runwire_frame::{Data, DecodeError, ErrorCode, Frame};
 use runwire_store::{ReadError, RunRecord, SessionRecord, Store};
 
 use crate::engine::Engine;
@@ -150,6 +150,7 @@ async fn read(
         run,
         projection: Projection::new(Peer::Current),
         around: None,
+        told: None,
         // Of a run that has ended no exchange is taken back, so nothing has to be remembered for it.
         before: (run.ended_at.is_none() && !matches!(without, Without::Nothing) || left_out.is_some())
             .then(|| (history.clone(), 0)),
@@ -209,6 +210,8 @@ struct Reading<'a> {
     projection: Projection,
     /// While an exchange is not over.
     around: Option<Surroundings>,
+    /// The same of the exchange that was over last.
+    told: Option<Surroundings>,
     /// The history before the exchange that the log is at, and the frame that began the exchange.
     before: Option<(History, u64)>,
     head: u64,
@@ -234,7 +237,14 @@ impl Reading<'_> {
                 for event in self.projection.push(&frame, payload.as_ref())? {
                     self.take(&frame, event, history);
                 }
-                self.over |= matches!(frame.data, Data::RunEnd(_));
+                if let Data::RunEnd(end) = &frame.data {
+                    self.over = true;
+                    if end.failure_class.as_deref() == Some(ErrorCode::GuardrailBlocked.as_str())
+                        && let Some(told) = &self.told
+                    {
+                        history.withhold(told);
+                    }
+                }
                 // A long log is passed over without waiting for anything.
                 tokio::task::consume_budget().await;
             }
@@ -257,7 +267,7 @@ impl Reading<'_> {
         };
         history.apply(event);
         if ended {
-            self.around = None;
+            self.told = self.around.take();
         }
     }
 }

@@ -28,6 +28,7 @@ mod limits;
 mod outgoing_http;
 mod payloads;
 mod prices;
+mod prompted;
 mod recovery;
 mod redaction;
 mod request;
@@ -56,6 +57,7 @@ pub use limits::Limits;
 pub use outgoing_http::{HttpSetupError, header_map, http_address, http_client};
 pub use payloads::{ModelCall, PayloadPolicy};
 pub use prices::{PRICED_TOKENS, Price, Prices};
+pub use prompted::{MAX_HISTORY_BYTES, PromptHistory};
 pub use recovery::{RecoverError, Recovered};
 pub use redaction::{REDACTED, Redaction, SECRET_MIN_BYTES};
 // What an agent of the program's own is written with.

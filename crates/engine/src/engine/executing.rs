@@ -17,6 +17,7 @@ use crate::guardrails::Guards;
 use crate::in_hand::Hold;
 use crate::lane_slot::LaneSlot;
 use crate::limits::Budget;
+use crate::prompted::WithoutItsHistory;
 use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, recorded_results, take_over_patiently};
 use crate::request::CreateRunError;
 use crate::run_core::{Bounds, Identity, RunCore};
@@ -132,15 +133,29 @@ impl Engine {
     /// The hold is taken when the run is handed to its task, and left otherwise.
     async fn try_go_on(&self, run_id: &str, hold: &mut Option<Hold>, turn: Option<Turn>) -> Result<(), CreateRunError> {
         let stands = self.stands(run_id).await.map_err(|e| CreateRunError::Log(e.to_string()));
-        let Some((mut agent, record, input, continued)) = stands? else { return Ok(()) };
+        let Some((mut agent, record, mut input, continued)) = stands? else { return Ok(()) };
         let turn = turn.unwrap_or_else(|| self.turn_of_older(&agent, &record));
-        if record.head == 0
-            && let Some(waiting) = self.waits_before(&agent, &record).await?
-        {
-            if agent.policy.concurrency == Concurrency::Supersede {
-                self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
-            } else {
+        let waiting = if record.head == 0 { self.waits_before(&agent, &record).await? } else { None };
+        match waiting {
+            Some(waiting) if agent.policy.concurrency != Concurrency::Supersede => {
                 agent.driver = Arc::new(self.gives_way(&waiting).await?);
+            }
+            waiting => {
+                if let Some(waiting) = waiting {
+                    self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+                }
+                // What goes on has its input in its log.
+                if record.head == 0 {
+                    let given = tokio::select! {
+                        biased;
+                        // It stays as it is for the next server.
+                        () = self.inner.closing.cancelled() => return Ok(()),
+                        given = self.add_history(&record, agent.policy.prompt_history, &mut input) => given?,
+                    };
+                    if let Err(why) = given {
+                        agent.driver = Arc::new(WithoutItsHistory(why));
+                    }
+                }
             }
         }
         let appender = self.inner.store.take_ownership(run_id).await?;

@@ -1,0 +1,156 @@
+//! What of a session an agent is given that is asked something new in it.
+//!
+//! The server is the client here, and owes the agent what AG-UI has a client owe: no activities, and a result for each call
+//! of a tool ("a thread that continues MUST answer every one of them first", events/tool-calls, "Frontend tools"). A call
+//! that nobody answered, and one that still waits, has a result that says so. It stands in what is given, and never counts
+//! as something that the session said: when the answer comes it is the only one.
+
+use std::collections::HashSet;
+
+use runwire_agui::{Content, Message, ToolCall, ToolMessage};
+
+/// What an agent is told of a call without a result.
+const UNANSWERED: &str = "There is no result of this call: nobody had answered it when the conversation went on.";
+
+/// How the id of such a message ends; it begins with the call's.
+const SUFFIX: &str = ".unanswered";
+
+/// Whether the message says in place of a result that there is none.
+pub(super) fn is_stand_in(message: &Message) -> bool {
+    match message {
+        Message::Tool(tool) => tool.id.strip_suffix(SUFFIX) == Some(&tool.tool_call_id),
+        _ => false,
+    }
+}
+
+/// The messages, without those that are withheld and without activities, each call with a result behind it.
+pub(super) fn given<'a>(messages: impl Iterator<Item = &'a Message>, withheld: &HashSet<String>) -> Vec<Message> {
+    let mut calls_withheld: HashSet<&str> = HashSet::new();
+    let mut answered: HashSet<&str> = HashSet::new();
+    let mut left: Vec<&Message> = Vec::new();
+    for message in messages {
+        match message {
+            _ if withheld.contains(message.id()) => {
+                calls_withheld.extend(message.tool_calls().iter().map(|call| call.id.as_str()));
+            }
+            Message::Activity(_) => {}
+            // A result without its call is nothing that a model could be given.
+            Message::Tool(tool) if calls_withheld.contains(&*tool.tool_call_id) => {}
+            Message::Tool(tool) => {
+                answered.insert(&tool.tool_call_id);
+                left.push(message);
+            }
+            message => left.push(message),
+        }
+    }
+    let mut given = Vec::with_capacity(left.len());
+    let mut stand_ins = Vec::new();
+    for message in left {
+        // Clients keep each call of an answer as a message of its own, and models want the results behind all of them.
+        let of_the_answer =
+            matches!(message, Message::Tool(_) | Message::Reasoning(_)) || !message.tool_calls().is_empty();
+        if !of_the_answer {
+            given.append(&mut stand_ins);
+        }
+        given.push(message.clone());
+        for call in message.tool_calls() {
+            // Once: the same call may stand in two messages.
+            if answered.insert(&call.id) {
+                stand_ins.push(stand_in(call, message));
+            }
+        }
+    }
+    given.append(&mut stand_ins);
+    given
+}
+
+fn stand_in(call: &ToolCall, of: &Message) -> Message {
+    let mut message =
+        ToolMessage::new(format!("{}{SUFFIX}", call.id), Content::Text(UNANSWERED.to_owned()), call.id.clone());
+    message.error = Some("not answered".to_owned());
+    message.subagent_run_id = of.subagent_run_id().map(str::to_owned);
+    Message::Tool(message)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn messages(given: Value) -> Vec<Message> {
+        let input = json!({ "threadId": "t", "runId": "r", "messages": given });
+        runwire_agui::RunAgentInput::decode_value(input).unwrap().0.messages
+    }
+
+    fn said(id: &str) -> Value {
+        json!({ "id": id, "role": "user", "content": id })
+    }
+
+    fn calls(id: &str, calls: &[&str]) -> Value {
+        let function = json!({ "name": "look", "arguments": "{}" });
+        let calls: Vec<Value> =
+            calls.iter().map(|id| json!({ "id": id, "type": "function", "function": function })).collect();
+        json!({ "id": id, "role": "assistant", "toolCalls": calls })
+    }
+
+    fn result(id: &str, call: &str) -> Value {
+        json!({ "id": id, "role": "tool", "content": "found", "toolCallId": call })
+    }
+
+    fn ids(given: &[Message]) -> Vec<&str> {
+        given.iter().map(Message::id).collect()
+    }
+
+    fn all_given(history: Value) -> Vec<Message> {
+        given(messages(history).iter(), &HashSet::new())
+    }
+
+    #[test]
+    fn a_call_that_nobody_answered_has_a_result_that_says_so_behind_all_of_its_answer() {
+        let history = json!([
+            said("q1"),
+            calls("m1", &["c1", "c2"]),
+            calls("m2", &["c3"]),
+            result("r1", "c1"),
+            { "id": "m3", "role": "assistant", "content": "Well." },
+            said("q2"),
+            calls("m4", &["c4"]),
+        ]);
+        let given = all_given(history);
+        assert_eq!(
+            ids(&given),
+            ["q1", "m1", "m2", "r1", "c2.unanswered", "c3.unanswered", "m3", "q2", "m4", "c4.unanswered"]
+        );
+        let Message::Tool(stand_in) = &given[4] else { panic!("it is a tool's") };
+        assert_eq!((stand_in.tool_call_id.as_str(), stand_in.error.as_deref()), ("c2", Some("not answered")));
+        assert!(stand_in.content.text().contains("nobody had answered it"));
+        assert!(given.iter().all(|message| is_stand_in(message) == message.id().ends_with(".unanswered")));
+    }
+
+    #[test]
+    fn a_call_in_two_messages_has_one_result_and_one_of_a_subagent_belongs_to_it() {
+        let mut of_subagent = calls("m2", &["c2"]);
+        of_subagent["subagentRunId"] = "s".into();
+        let given = all_given(json!([said("q"), calls("m1", &["c1"]), calls("m1b", &["c1"]), of_subagent]));
+        assert_eq!(ids(&given), ["q", "m1", "m1b", "m2", "c1.unanswered", "c2.unanswered"]);
+        assert_eq!(given.iter().map(Message::subagent_run_id).collect::<Vec<_>>()[4..], [None, Some("s")]);
+    }
+
+    #[test]
+    fn activities_and_what_is_withheld_are_not_given_nor_results_of_what_is_not_there() {
+        let activity = json!({ "id": "a", "role": "activity", "activityType": "plan", "content": {} });
+        let history =
+            json!([said("q1"), activity, said("bad"), calls("m1", &["c1"]), said("q2"), result("late", "c1")]);
+        let withheld = HashSet::from(["bad".to_owned(), "m1".to_owned()]);
+        assert_eq!(ids(&given(messages(history).iter(), &withheld)), ["q1", "q2"]);
+    }
+
+    #[test]
+    fn an_answer_under_an_id_of_its_own_is_no_stand_in() {
+        for id in ["c1", "unanswered", "c2.unanswered", "c1.unanswered.again"] {
+            assert!(!is_stand_in(&messages(json!([result(id, "c1")]))[0]), "{id}");
+        }
+    }
+}
