@@ -46,10 +46,8 @@ pub(super) fn given<'a>(messages: impl Iterator<Item = &'a Message>, withheld: &
     let mut given = Vec::with_capacity(left.len());
     let mut stand_ins = Vec::new();
     for message in left {
-        // Clients keep each call of an answer as a message of its own, and models want the results behind all of them.
-        let of_the_answer =
-            matches!(message, Message::Tool(_) | Message::Reasoning(_)) || !message.tool_calls().is_empty();
-        if !of_the_answer {
+        // Behind the message that made the call, and the answers that are there already: where AG-UI puts an answer.
+        if !matches!(message, Message::Tool(_)) {
             given.append(&mut stand_ins);
         }
         given.push(message.clone());
@@ -108,12 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_nobody_answered_has_a_result_that_says_so_behind_all_of_its_answer() {
+    fn a_call_that_nobody_answered_has_a_result_that_says_so_behind_the_message_that_made_it() {
         let history = json!([
             said("q1"),
             calls("m1", &["c1", "c2"]),
-            calls("m2", &["c3"]),
             result("r1", "c1"),
+            calls("m2", &["c3"]),
             { "id": "m3", "role": "assistant", "content": "Well." },
             said("q2"),
             calls("m4", &["c4"]),
@@ -121,9 +119,9 @@ mod tests {
         let given = all_given(history);
         assert_eq!(
             ids(&given),
-            ["q1", "m1", "m2", "r1", "c2.unanswered", "c3.unanswered", "m3", "q2", "m4", "c4.unanswered"]
+            ["q1", "m1", "r1", "c2.unanswered", "m2", "c3.unanswered", "m3", "q2", "m4", "c4.unanswered"]
         );
-        let Message::Tool(stand_in) = &given[4] else { panic!("it is a tool's") };
+        let Message::Tool(stand_in) = &given[3] else { panic!("it is a tool's") };
         assert_eq!((stand_in.tool_call_id.as_str(), stand_in.error.as_deref()), ("c2", Some("not answered")));
         assert!(stand_in.content.text().contains("nobody had answered it"));
         assert!(given.iter().all(|message| is_stand_in(message) == message.id().ends_with(".unanswered")));
@@ -134,8 +132,11 @@ mod tests {
         let mut of_subagent = calls("m2", &["c2"]);
         of_subagent["subagentRunId"] = "s".into();
         let given = all_given(json!([said("q"), calls("m1", &["c1"]), calls("m1b", &["c1"]), of_subagent]));
-        assert_eq!(ids(&given), ["q", "m1", "m1b", "m2", "c1.unanswered", "c2.unanswered"]);
-        assert_eq!(given.iter().map(Message::subagent_run_id).collect::<Vec<_>>()[4..], [None, Some("s")]);
+        assert_eq!(ids(&given), ["q", "m1", "c1.unanswered", "m1b", "m2", "c2.unanswered"]);
+        assert_eq!(
+            given.iter().map(Message::subagent_run_id).collect::<Vec<_>>()[2..],
+            [None, None, Some("s"), Some("s")]
+        );
     }
 
     #[test]
