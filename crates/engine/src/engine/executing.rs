@@ -135,34 +135,41 @@ impl Engine {
         let stands = self.stands(run_id).await.map_err(|e| CreateRunError::Log(e.to_string()));
         let Some((mut agent, record, mut input, continued)) = stands? else { return Ok(()) };
         let turn = turn.unwrap_or_else(|| self.turn_of_older(&agent, &record));
-        let waiting = if record.head == 0 { self.waits_before(&agent, &record).await? } else { None };
-        match waiting {
-            Some(waiting) if agent.policy.concurrency != Concurrency::Supersede => {
-                agent.driver = Arc::new(self.gives_way(&waiting).await?);
-            }
-            waiting => {
-                if let Some(waiting) = waiting {
-                    self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
-                }
-                // What goes on has its input in its log.
-                if record.head == 0 {
-                    let given = tokio::select! {
-                        biased;
-                        // It stays as it is for the next server.
-                        () = self.inner.closing.cancelled() => return Ok(()),
-                        given = self.add_history(&record, agent.policy.prompt_history, &mut input) => given?,
-                    };
-                    if let Err(why) = given {
-                        agent.driver = Arc::new(WithoutItsHistory(why));
-                    }
-                }
-            }
+        // What begins again, after an attempt or an answer, has its input in its log.
+        if record.head == 0 && !self.ready(&mut agent, &record, &mut input).await? {
+            return Ok(());
         }
         let appender = self.inner.store.take_ownership(run_id).await?;
         if let Some(hold) = hold.take() {
             self.start(agent, &record, input, continued, Ready { appender, hold, turn });
         }
         Ok(())
+    }
+
+    /// Readies a run that begins for what has become of its session meanwhile: it gives way to a question, and a prompt is
+    /// given what was said. `false` when the server goes; the run is the next one's.
+    async fn ready(
+        &self,
+        agent: &mut Agent,
+        record: &RunRecord,
+        input: &mut RunAgentInput,
+    ) -> Result<bool, CreateRunError> {
+        if let Some(waiting) = self.waits_before(agent, record).await? {
+            if agent.policy.concurrency != Concurrency::Supersede {
+                agent.driver = Arc::new(self.gives_way(&waiting).await?);
+                return Ok(true);
+            }
+            self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+        }
+        let given = tokio::select! {
+            biased;
+            () = self.inner.closing.cancelled() => return Ok(false),
+            given = self.add_history(record, agent.policy.prompt_history, input) => given?,
+        };
+        if let Err(why) = given {
+            agent.driver = Arc::new(WithoutItsHistory(why));
+        }
+        Ok(true)
     }
 
     /// The same as [`Engine::let_go`] where nobody waits who could be told of a failure.
