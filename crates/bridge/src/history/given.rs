@@ -73,6 +73,7 @@ fn stand_in(call: &ToolCall, of: &Message) -> Message {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
@@ -146,6 +147,67 @@ mod tests {
             json!([said("q1"), activity, said("bad"), calls("m1", &["c1"]), said("q2"), result("late", "c1")]);
         let withheld = HashSet::from(["bad".to_owned(), "m1".to_owned()]);
         assert_eq!(ids(&given(messages(history).iter(), &withheld)), ["q1", "q2"]);
+    }
+
+    /// A conversation in which anything may stand anywhere: a few ids, so that calls repeat, and results come early, late, twice
+    /// or never.
+    fn anything() -> impl Strategy<Value = Value> {
+        let call = || (0u8..6).prop_map(|n| format!("c{n}"));
+        let message = prop_oneof![
+            Just(json!({ "role": "user", "content": "?" })),
+            Just(json!({ "role": "assistant", "content": "!" })),
+            Just(json!({ "role": "reasoning", "content": "hm" })),
+            Just(json!({ "role": "activity", "activityType": "plan", "content": {} })),
+            proptest::collection::vec(call(), 1..3).prop_map(|made| {
+                let made: Vec<&str> = made.iter().map(String::as_str).collect();
+                calls("", &made)
+            }),
+            call().prop_map(|call| result("", &call)),
+        ];
+        proptest::collection::vec(message, 0..20).prop_map(|mut messages| {
+            for (n, message) in messages.iter_mut().enumerate() {
+                message["id"] = format!("m{n}").into();
+            }
+            messages.into()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_was_said_each_call_has_a_result_and_nothing_is_lost_but_what_is_withheld(
+            history in anything(),
+            withheld in proptest::collection::hash_set((0u8..20).prop_map(|n| format!("m{n}")), 0..4),
+        ) {
+            let history = messages(history);
+            let given = given(history.iter(), &withheld);
+            let results = |call: &str, all: &[Message]| {
+                all.iter().filter(|m| matches!(m, Message::Tool(tool) if tool.tool_call_id == call)).count()
+            };
+            for call in given.iter().flat_map(Message::tool_calls) {
+                let made: Vec<&Message> = given.iter().filter(|m| results(&call.id, std::slice::from_ref(m)) > 0).collect();
+                let stand_ins = made.iter().filter(|m| is_stand_in(m)).count();
+                prop_assert!(!made.is_empty() && stand_ins <= 1 && (stand_ins == 0 || made.len() == 1), "{}", call.id);
+            }
+            let said: Vec<&Message> = given.iter().filter(|message| !is_stand_in(message)).collect();
+            let kept: Vec<&Message> = history
+                .iter()
+                .filter(|m| !withheld.contains(m.id()) && !matches!(m, Message::Activity(_)) && said.contains(m))
+                .collect();
+            prop_assert_eq!(&said, &kept, "in order");
+            // What is missing beside that are results of calls that are withheld.
+            let withheld_calls: HashSet<&str> = history
+                .iter()
+                .filter(|m| withheld.contains(m.id()))
+                .flat_map(|m| m.tool_calls())
+                .map(|call| call.id.as_str())
+                .collect();
+            for message in history.iter().filter(|m| !withheld.contains(m.id()) && !said.contains(m)) {
+                let of_withheld =
+                    matches!(message, Message::Tool(tool) if withheld_calls.contains(&*tool.tool_call_id));
+                prop_assert!(of_withheld || matches!(message, Message::Activity(_)), "{}", message.id());
+            }
+            prop_assert_eq!(super::given(given.iter(), &HashSet::new()), given, "given once more it is the same");
+        }
     }
 
     #[test]
