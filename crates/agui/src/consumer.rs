@@ -5,6 +5,7 @@
 //! run that ended with `RUN_ERROR`, and a *truncation* is a run whose ending never came. In all three, everything that
 //! was delivered stays delivered.
 
+use hashbrown::HashSet;
 use serde_json::Value;
 
 use crate::chunks::ChunkExpander;
@@ -104,6 +105,8 @@ pub struct Consumer {
     expander: ChunkExpander,
     verifier: Verifier,
     warnings: Warnings,
+    /// The ids of the runs so far.
+    run_ids: HashSet<String>,
     /// What the current push delivers. Kept from push to push, so that an event costs no allocation of its own.
     delivered: Vec<Event>,
     /// What the flat reader keeps, for the same reason.
@@ -133,6 +136,7 @@ impl Consumer {
             expander: ChunkExpander::new(),
             verifier,
             warnings: Warnings::of("event"),
+            run_ids: HashSet::new(),
             delivered: Vec::new(),
             scratch: Scratch::default(),
             rejected: None,
@@ -351,7 +355,35 @@ impl Consumer {
                 return Err(violation);
             }
         }
+        if matches!(self.delivered.last(), Some(Event::RunStarted(_))) {
+            self.mention_identity(index);
+        }
         Ok(())
+    }
+
+    /// Mentions what is odd about the ids of a run that has just begun, and brings nobody into trouble here.
+    fn mention_identity(&mut self, event: usize) {
+        let Some(Event::RunStarted(started)) = self.delivered.last() else { return };
+        let path = |path: &str| Some(path.to_owned());
+        if let Some(input) = &started.input
+            && input.thread_id != started.thread_id
+        {
+            let message = format!(
+                "RUN_STARTED opens run '{}' on thread '{}' and echoes an input of thread '{}'; a run is on the thread of \
+                 its input.",
+                started.run_id, started.thread_id, input.thread_id
+            );
+            let (rule, path) = (WarningRule::EchoOfAnotherThread, path("/input/threadId"));
+            self.warnings.push(Warning::new(rule, event, message, path));
+        }
+        if !self.run_ids.insert(started.run_id.clone()) {
+            let message = format!(
+                "RUN_STARTED opens run '{}' again, which the stream had already; an id is one run's and is not used again.",
+                started.run_id
+            );
+            let (rule, path) = (WarningRule::RunIdReused, path("/runId"));
+            self.warnings.push(Warning::new(rule, event, message, path));
+        }
     }
 
     fn mention_version(&mut self, declared: Option<&str>, event: usize) {

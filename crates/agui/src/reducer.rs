@@ -74,7 +74,7 @@ impl Reducer {
         // What a stream consists of nearly alone is looked at where it is; an event is some hundred bytes to move.
         let plain = match &event {
             Event::TextMessageContent(content) if content.metadata.is_none() => {
-                Some(self.text_delta(&content.message_id, &content.delta, None))
+                Some(self.text_delta(ItemKind::Text, &content.message_id, &content.delta, None))
             }
             Event::ToolCallArgs(args) if args.metadata.is_none() => {
                 Some(self.tool_call_delta(&args.tool_call_id, &args.delta, None))
@@ -91,8 +91,8 @@ impl Reducer {
     pub(crate) fn extend(&mut self, kind: ItemKind, id: &str, delta: Option<&str>, index: usize) -> Option<Warning> {
         let result = match (kind, delta) {
             (ItemKind::ToolCall, delta) => self.tool_call_delta(id, delta.unwrap_or_default(), None),
-            (ItemKind::Text | ItemKind::Reasoning, Some(delta)) => self.text_delta(id, delta, None),
-            (ItemKind::Text | ItemKind::Reasoning, None) => self.text_metadata(id, None),
+            (ItemKind::Text | ItemKind::Reasoning, Some(delta)) => self.text_delta(kind, id, delta, None),
+            (ItemKind::Text | ItemKind::Reasoning, None) => self.text_metadata(kind, id, None),
         };
         let (rule, message) = result.err()?;
         Some(Warning::new(rule, index, message, None))
@@ -109,16 +109,16 @@ impl Reducer {
     fn apply_any(&mut self, event: Event) -> Result<(), (WarningRule, String)> {
         match event {
             Event::TextMessageContent(content) => {
-                self.text_delta(&content.message_id, &content.delta, content.metadata)
+                self.text_delta(ItemKind::Text, &content.message_id, &content.delta, content.metadata)
             }
             Event::ToolCallArgs(args) => self.tool_call_delta(&args.tool_call_id, &args.delta, args.metadata),
             Event::ReasoningMessageContent(content) => {
-                self.text_delta(&content.message_id, &content.delta, content.metadata)
+                self.text_delta(ItemKind::Reasoning, &content.message_id, &content.delta, content.metadata)
             }
             Event::TextMessageStart(start) => self.text_start(start),
-            Event::TextMessageEnd(end) => self.text_metadata(&end.message_id, end.metadata),
+            Event::TextMessageEnd(end) => self.text_metadata(ItemKind::Text, &end.message_id, end.metadata),
             Event::ReasoningMessageStart(start) => self.reasoning_start(start),
-            Event::ReasoningMessageEnd(end) => self.text_metadata(&end.message_id, end.metadata),
+            Event::ReasoningMessageEnd(end) => self.text_metadata(ItemKind::Reasoning, &end.message_id, end.metadata),
             Event::ToolCallStart(start) => self.tool_call_start(start),
             Event::ToolCallEnd(end) => self.tool_call_delta(&end.tool_call_id, "", end.metadata),
             Event::ToolCallResult(result) => {
@@ -206,10 +206,13 @@ impl Reducer {
     }
 
     fn text_start(&mut self, start: TextMessageStart) -> Result<(), (WarningRule, String)> {
-        if self.conversation.find(&start.message_id).is_some() {
+        let held = self.message(&start.message_id);
+        let taken = held.filter(|held| is_taken(ItemKind::Text, held)).map(Message::role);
+        if held.is_some() && taken.is_none() {
             // A reopened message continues; its established values stand (events/text-messages).
-            return self.text_metadata(&start.message_id, start.metadata);
+            return self.text_metadata(ItemKind::Text, &start.message_id, start.metadata);
         }
+        let result = taken.map_or(Ok(()), |role| Err(id_used_twice(&start.message_id, role)));
         let TextMessageStart { message_id: id, role, name, metadata, subagent_run_id, .. } = start;
         self.conversation.append(match role.unwrap_or_default() {
             TextMessageRole::Developer => Message::Developer(DeveloperMessage {
@@ -234,32 +237,39 @@ impl Reducer {
                 Message::User(UserMessage { id, name, metadata, subagent_run_id, ..UserMessage::default() })
             }
         });
-        Ok(())
+        result
     }
 
     fn reasoning_start(&mut self, start: ReasoningMessageStart) -> Result<(), (WarningRule, String)> {
-        if self.conversation.find(&start.message_id).is_some() {
-            return self.text_metadata(&start.message_id, start.metadata);
+        let held = self.message(&start.message_id);
+        let taken = held.filter(|held| is_taken(ItemKind::Reasoning, held)).map(Message::role);
+        if held.is_some() && taken.is_none() {
+            return self.text_metadata(ItemKind::Reasoning, &start.message_id, start.metadata);
         }
+        let result = taken.map_or(Ok(()), |role| Err(id_used_twice(&start.message_id, role)));
         self.conversation.append(Message::Reasoning(ReasoningMessage {
             id: start.message_id,
             metadata: start.metadata,
             subagent_run_id: start.subagent_run_id,
             ..ReasoningMessage::default()
         }));
-        Ok(())
+        result
     }
 
-    /// The message that holds streamed text, and the place of its text.
-    fn text_target(&mut self, id: &str) -> Result<Place, (WarningRule, String)> {
+    /// The message that holds streamed text of a kind, and the place of its text.
+    fn text_target(&mut self, kind: ItemKind, id: &str) -> Result<Place, (WarningRule, String)> {
         let missing = |what: String| (WarningRule::TextTarget, what);
         let place = self.conversation.find_again(id).ok_or_else(|| missing(format!("No message '{id}' is held.")))?;
         match self.conversation.message_mut(place) {
+            // Reasoning is what an agent chose not to say in its answer, so the two never run into each other.
+            message if is_taken(kind, message) => {
+                let role = message.role();
+                Err(missing(format!("Message '{id}' is a {role} message and cannot hold other text; it was skipped.")))
+            }
             Message::Activity(_) => {
                 Err(missing(format!("Message '{id}' is an activity and cannot hold streamed text; it was skipped.")))
             }
-            Message::User(UserMessage { content: Content::Parts(_), .. })
-            | Message::Tool(ToolMessage { content: Content::Parts(_), .. }) => {
+            Message::User(UserMessage { content: Content::Parts(_), .. }) => {
                 Err(missing(format!("Message '{id}' consists of parts and cannot hold streamed text; it was skipped.")))
             }
             _ => Ok(place),
@@ -268,27 +278,32 @@ impl Reducer {
 
     fn text_delta(
         &mut self,
+        kind: ItemKind,
         id: &str,
         delta: &str,
         metadata: Option<Map<String, Value>>,
     ) -> Result<(), (WarningRule, String)> {
-        let place = self.text_target(id)?;
+        let place = self.text_target(kind, id)?;
         let message = self.conversation.message_mut(place);
         match message {
             Message::Developer(message) => message.content.push_str(delta),
             Message::System(message) => message.content.push_str(delta),
             Message::Assistant(message) => message.content.get_or_insert_default().push_str(delta),
             Message::Reasoning(message) => message.content.push_str(delta),
-            Message::User(UserMessage { content: Content::Text(text), .. })
-            | Message::Tool(ToolMessage { content: Content::Text(text), .. }) => text.push_str(delta),
+            Message::User(UserMessage { content: Content::Text(text), .. }) => text.push_str(delta),
             Message::User(_) | Message::Tool(_) | Message::Activity(_) => {}
         }
         merge(message.metadata_mut(), metadata);
         Ok(())
     }
 
-    fn text_metadata(&mut self, id: &str, metadata: Option<Map<String, Value>>) -> Result<(), (WarningRule, String)> {
-        let place = self.text_target(id)?;
+    fn text_metadata(
+        &mut self,
+        kind: ItemKind,
+        id: &str,
+        metadata: Option<Map<String, Value>>,
+    ) -> Result<(), (WarningRule, String)> {
+        let place = self.text_target(kind, id)?;
         merge(self.conversation.message_mut(place).metadata_mut(), metadata);
         Ok(())
     }
@@ -483,6 +498,21 @@ impl Reducer {
             }
         }
     }
+}
+
+/// Whether a message is a thing of its own, which text of this kind neither opens again nor extends.
+fn is_taken(kind: ItemKind, message: &Message) -> bool {
+    match kind {
+        ItemKind::Reasoning => !matches!(message, Message::Reasoning(_) | Message::Activity(_)),
+        ItemKind::Text | ItemKind::ToolCall => matches!(message, Message::Reasoning(_) | Message::Tool(_)),
+    }
+}
+
+/// basic/index, "Identifiers": a `messageId` is unique within its thread.
+fn id_used_twice(id: &str, role: &str) -> (WarningRule, String) {
+    let message =
+        format!("The id '{id}' is that of a {role} message; another message of the same id was made for this.");
+    (WarningRule::TextTarget, message)
 }
 
 fn state_kept(reason: String) -> (WarningRule, String) {

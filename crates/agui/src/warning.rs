@@ -54,8 +54,12 @@ warning_rules! {
     TextTarget = "text-target",
     /// A tool call names a parent message that cannot hold it.
     ToolCallParent = "tool-call-parent",
-    /// No run on the stream is the one that the input asked for (basic/run-input, "Identity").
+    /// The last run on the stream is not the one that the input asked for (basic/run-input, "Identity").
     RequestedRunMissing = "requested-run-missing",
+    /// A run has the id of an earlier one (basic, "Identifiers").
+    RunIdReused = "run-id-reused",
+    /// A run echoes an input of another thread (basic/run-input, "Identity").
+    EchoOfAnotherThread = "echo-of-another-thread",
     /// The stream stopped inside an SSE event, which was discarded.
     UnterminatedEvent = "unterminated-event",
 }

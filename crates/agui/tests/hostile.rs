@@ -2,6 +2,7 @@
 //! thought about what they cannot reach.
 #![allow(clippy::unwrap_used)]
 
+use runwire_agui::proto::ProtoDecoder;
 use runwire_agui::{Reducer, StateDelta, StateSnapshot, Warning, WarningRule};
 use serde_json::{Value, json};
 
@@ -96,4 +97,33 @@ fn what_is_copied_counts_from_patch_to_patch_and_what_goes_counts_no_more() {
     reducer.apply(StateSnapshot { snapshot: json!({"a": 1}), ..StateSnapshot::default() }.into(), 2);
     let delta = vec![copy("/b")];
     assert_eq!(reducer.apply(StateDelta { delta, ..StateDelta::default() }.into(), 3), None);
+}
+
+/// A frame of MESSAGES_SNAPSHOT with so many messages of these bytes each.
+fn frame_of(messages: usize, message: &[u8]) -> Vec<u8> {
+    let one = [&[0x12, u8::try_from(message.len()).unwrap()], message].concat();
+    // What every event carries, with the number of its type.
+    let base = prost_field(1, &[0x08, 8]);
+    let event = prost_field(9, &[base, one.repeat(messages)].concat());
+    [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
+}
+
+/// A length-delimited field.
+fn prost_field(tag: u32, payload: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    prost::encoding::bytes::encode(tag, &payload.to_vec(), &mut field);
+    field
+}
+
+#[test]
+fn a_frame_of_next_to_nothing_over_and_over_is_refused_before_it_takes_a_hundred_times_as_much() {
+    let read = |frame: &[u8]| ProtoDecoder::new(1 << 20).push(frame).pop().unwrap();
+    for nothing in [&[][..], &[0x0a, 0x00], &[0x12, 0x01, b'x']] {
+        let refused = read(&frame_of(10_001, nothing)).unwrap_err().to_string();
+        assert!(refused.contains("10001 elements with next to nothing"), "{refused}");
+        assert!(read(&frame_of(10_000, nothing)).is_ok());
+    }
+    // The shortest messages that mean something are no such thing.
+    let message = [prost_field(1, b"1"), prost_field(2, b"user"), prost_field(3, b"")].concat();
+    assert!(read(&frame_of(20_000, &message)).is_ok());
 }

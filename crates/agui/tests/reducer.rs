@@ -351,3 +351,39 @@ fn a_patch_that_makes_an_activity_something_else_than_an_object_is_taken_back() 
     assert_eq!(messages, json!([{"id": "a", "role": "activity", "activityType": "v", "content": {"k": 1}}]));
     assert_eq!(warnings, [WarningRule::PatchNotApplied, WarningRule::PatchNotApplied]);
 }
+
+/// basic/index, "Identifiers": a `messageId` is unique within its thread. Where it is not, reasoning is no part of an answer
+/// and an answer no part of a result, whoever comes first.
+#[test]
+fn text_of_two_kinds_never_runs_into_each_other() {
+    let text = [
+        json!({"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"}),
+        json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "answer"}),
+        json!({"type": "TEXT_MESSAGE_END", "messageId": "m"}),
+    ];
+    let reasoning = [
+        json!({"type": "REASONING_MESSAGE_START", "messageId": "m", "role": "reasoning"}),
+        json!({"type": "REASONING_MESSAGE_CONTENT", "messageId": "m", "delta": "thought"}),
+        json!({"type": "REASONING_MESSAGE_END", "messageId": "m"}),
+    ];
+    let result = [json!({"type": "TOOL_CALL_RESULT", "messageId": "m", "toolCallId": "c", "content": "42"})];
+    for (first, second, held) in [
+        (&text[..], &reasoning[..], [("assistant", "answer"), ("reasoning", "thought")]),
+        (&reasoning[..], &text[..], [("reasoning", "thought"), ("assistant", "answer")]),
+        (&result[..], &text[..], [("tool", "42"), ("assistant", "answer")]),
+        (&result[..], &reasoning[..], [("tool", "42"), ("reasoning", "thought")]),
+    ] {
+        let (messages, _, warnings) = reduce([first, second].concat().into());
+        let made: Vec<_> = messages
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|message| (message["role"].as_str().unwrap(), message["content"].as_str().unwrap()))
+            .collect();
+        assert_eq!((made, warnings), (held.to_vec(), vec![WarningRule::TextTarget]));
+    }
+    // Open at once, the later one holds its own, and what the earlier one still gets is skipped.
+    let (messages, _, warnings) = reduce(json!([reasoning[0], text[0], reasoning[1], text[1], reasoning[2], text[2]]));
+    assert_eq!((&messages[0]["content"], &messages[1]["content"]), (&json!(""), &json!("answer")));
+    assert_eq!(warnings, [WarningRule::TextTarget; 3]);
+}

@@ -2,11 +2,12 @@
 //! deadline. It is what a client that followed the run would send.
 
 use runwire_agui::{Event, PROTOCOL_VERSION, Reducer, RunAgentInput, StateSnapshot};
-use runwire_bridge::{Peer, Projection, StoredPayload};
+use runwire_bridge::{Peer, Projection};
 use runwire_frame::Frame;
 use runwire_store::{RunRecord, Store};
 use serde_json::Value;
 
+use crate::history_reader::stored_payload;
 use crate::request::CreateRunError;
 
 /// How many frames are read at once.
@@ -33,11 +34,7 @@ pub(crate) async fn next_input(
         for entry in page {
             head = entry.seq();
             let frame = Frame::decode(&entry.body()).map_err(|e| unreadable(&e))?;
-            let payload = match Projection::needs_payload(&frame) {
-                Some(segment) => store.payload(run_id, segment.as_str()).await?,
-                None => None,
-            };
-            let payload = payload.map(|p| StoredPayload { content_type: p.content_type, bytes: p.bytes });
+            let payload = stored_payload(store, &frame).await?;
             for event in projection.push(&frame, payload.as_ref()).map_err(|e| unreadable(&e))? {
                 if let Event::RunStarted(started) = &event
                     && let Some(input) = projection.asked().or_else(|| started.input.as_deref().cloned())

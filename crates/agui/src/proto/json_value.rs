@@ -54,7 +54,8 @@ macro_rules! kept_encoded {
 
 kept_encoded!(Json Object);
 
-fn collect(
+/// Adds a field as it came to the encoding of a message.
+pub(super) fn collect(
     fields: &mut Vec<u8>,
     tag: u32,
     wire_type: WireType,

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::encoder::ProtoEncodeError;
 use super::input::RunAgentInput;
 use super::json_value::Json;
+use super::kept::Kept;
 use super::wire::{
     BaseEvent, Carried, EventMessage, Malformed, Member, Room, base_of, event, list, message, object_in_json,
 };
@@ -24,7 +25,7 @@ event! {
     RunError {
         #[prost(string, optional, tag = "2")] code: Option<String> = "code",
         #[prost(string, tag = "3")] message: String = "message",
-        #[prost(message, repeated, tag = "4")] usage: Vec<Usage> = "usage",
+        #[prost(message, repeated, tag = "4")] usage: Vec<Kept<Usage>> = "usage",
     }
 
     StepStarted {
@@ -93,9 +94,9 @@ pub(super) struct RunFinished {
     #[prost(string, tag = "5")]
     outcome: String,
     #[prost(message, repeated, tag = "6")]
-    interrupts: Vec<Interrupt>,
+    interrupts: Vec<Kept<Interrupt>>,
     #[prost(message, repeated, tag = "7")]
-    usage: Vec<Usage>,
+    usage: Vec<Kept<Usage>>,
     #[prost(string, repeated, tag = "8")]
     pending_tool_call_ids: Vec<String>,
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::content::Part;
 use super::encoder::ProtoEncodeError;
 use super::json_value::Object;
+use super::kept::Kept;
 use super::wire::{
     BaseEvent, Carried, EventMessage, IntoJson, Malformed, Member, Room, base_of, event, list, message, object_in_json,
 };
@@ -13,7 +14,7 @@ use crate::message::{Content, FunctionCall, ToolCallKind, ToolRole};
 
 event! {
     MessagesSnapshot {
-        #[prost(message, repeated, tag = "2")] messages: Vec<Message> = "messages",
+        #[prost(message, repeated, tag = "2")] messages: Vec<Kept<Message>> = "messages",
     }
 }
 
@@ -55,7 +56,7 @@ impl Carried<String> for ToolRole {
 /// Text or parts, in the two fields that carry them. The text is there when it is text, also when it is empty.
 struct Split {
     text: Option<String>,
-    parts: Vec<Part>,
+    parts: Vec<Kept<Part>>,
 }
 
 impl Split {
@@ -97,7 +98,7 @@ pub(super) struct ToolCallResult {
     #[prost(string, optional, tag = "6")]
     role: Option<String>,
     #[prost(message, repeated, tag = "7")]
-    content_parts: Vec<Part>,
+    content_parts: Vec<Kept<Part>>,
 }
 
 impl ToolCallResult {
@@ -141,13 +142,13 @@ pub(super) struct Message {
     #[prost(string, optional, tag = "4")]
     name: Option<String>,
     #[prost(message, repeated, tag = "5")]
-    tool_calls: Vec<ToolCall>,
+    tool_calls: Vec<Kept<ToolCall>>,
     #[prost(string, optional, tag = "6")]
     tool_call_id: Option<String>,
     #[prost(string, optional, tag = "7")]
     error: Option<String>,
     #[prost(message, repeated, tag = "8")]
-    content_parts: Vec<Part>,
+    content_parts: Vec<Kept<Part>>,
     #[prost(message, optional, tag = "9")]
     metadata: Option<Object>,
     #[prost(string, optional, tag = "10")]
@@ -215,7 +216,7 @@ impl Carried<Message> for model::Message {
 fn put_content(
     role: &str,
     text: Option<String>,
-    parts: Vec<Part>,
+    parts: Vec<Kept<Part>>,
     activity: Option<Object>,
     members: &mut Map<String, Value>,
     room: Room,

@@ -23,6 +23,7 @@ mod encoder;
 mod envelope;
 mod input;
 mod json_value;
+mod kept;
 mod lifecycle;
 mod message;
 mod patch;

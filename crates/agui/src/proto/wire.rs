@@ -154,6 +154,11 @@ pub(super) trait IntoJson: Sized {
 
     /// `room` is what is left around the value.
     fn into_json(self, room: Room) -> Result<Value, Malformed>;
+
+    /// Refuses lists that would take far more than what they came in.
+    fn fits(_: &[Self]) -> Result<(), Malformed> {
+        Ok(())
+    }
 }
 
 impl IntoJson for String {
@@ -211,6 +216,7 @@ impl<W: IntoJson> Member for Vec<W> {
 /// A list as JSON.
 pub(super) fn list<W: IntoJson>(elements: Vec<W>, room: Room) -> Result<Value, Malformed> {
     let room = room.within()?;
+    W::fits(&elements)?;
     let elements: Result<Vec<Value>, _> = elements.into_iter().map(|element| element.into_json(room)).collect();
     elements.map(Value::Array)
 }

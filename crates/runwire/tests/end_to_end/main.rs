@@ -10,6 +10,7 @@ mod check;
 mod check_formats;
 mod check_sources;
 mod cli;
+mod conversations;
 mod copilotkit;
 mod crash;
 mod example_plain;

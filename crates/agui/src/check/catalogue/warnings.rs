@@ -86,7 +86,7 @@ pub(super) fn entry(rule: WarningRule) -> RuleEntry {
         ),
         WarningRule::TextTarget => streams(
             "events/text-messages#events",
-            "Streamed text names a message whose content is text, and streamed arguments a call that is still held: a snapshot may have taken either away.",
+            "Streamed text names a message of its own kind whose content is text, and streamed arguments a call that is still held: a snapshot may have taken either away. Reasoning, an answer and a tool's result never share an id.",
             run!(
                 r#"{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m1","role":"user","content":[{"type":"text","text":"Hi"}]}]}"#,
                 text!(START),
@@ -126,6 +126,29 @@ pub(super) fn entry(rule: WarningRule) -> RuleEntry {
                 ),
             },
         },
+        WarningRule::RunIdReused => streams(
+            "basic#identifiers",
+            "A runId is one run's, and is not used for another run on the same thread.",
+            stream!(started!(), finished!(), started!(), finished!()),
+            stream!(
+                started!(),
+                finished!(),
+                r#"{"type":"RUN_STARTED","threadId":"t1","runId":"r2","protocolVersion":"1.0"}"#,
+                r#"{"type":"RUN_FINISHED","threadId":"t1","runId":"r2"}"#,
+            ),
+        ),
+        WarningRule::EchoOfAnotherThread => streams(
+            "basic/run-input#identity",
+            "Every run on the stream carries the threadId of the input, and so does the input where it is echoed.",
+            stream!(
+                r#"{"type":"RUN_STARTED","threadId":"t1","runId":"r1","protocolVersion":"1.0","input":{"threadId":"t2","runId":"r1","messages":[]}}"#,
+                finished!(),
+            ),
+            stream!(
+                r#"{"type":"RUN_STARTED","threadId":"t1","runId":"r1","protocolVersion":"1.0","input":{"threadId":"t1","runId":"r1","messages":[]}}"#,
+                finished!(),
+            ),
+        ),
         WarningRule::UnterminatedEvent => streams(
             "basic/transports/http-sse#response",
             "An SSE event ends with a blank line; without it nobody knows whether the event is whole, and it is discarded.",
