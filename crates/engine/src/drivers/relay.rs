@@ -21,6 +21,9 @@ use crate::writer::{Foreign, RunWriter, WriteError};
 /// The largest event, in bytes, that is taken of an agent that is not told otherwise.
 pub(crate) const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
+/// How many warnings about one stream are told. One whose every event is of a newer version says nothing new after these.
+const MOST_TOLD: usize = 1000;
+
 /// What stands for one event in a stream. It is judged by the consumer, alike for all forms.
 pub(crate) enum Carried {
     Json(String),
@@ -147,6 +150,8 @@ pub(crate) struct Relay {
     /// Bytes of arguments of the tool calls that are open. A call's arguments are repeated whole in one frame.
     arguments: HashMap<String, usize>,
     max_arguments: usize,
+    /// How many more warnings are told.
+    still_told: usize,
 }
 
 impl Relay {
@@ -164,6 +169,7 @@ impl Relay {
             exchange,
             arguments: HashMap::new(),
             max_arguments,
+            still_told: MOST_TOLD,
         }
     }
 
@@ -276,20 +282,33 @@ impl Relay {
     }
 
     /// What was dropped or stripped on the way in is told, in the log as well as to the operator. The consumer bounds how much
-    /// that is of one event.
+    /// that is of one event; of a stream it is bounded here, so that what an agent can have written stays in proportion.
     async fn warn(&mut self) -> Result<(), Failure> {
         for warning in self.consumer.take_warnings() {
-            let (run_id, exchange_id) = (self.exchange.run_id.as_str(), self.exchange.input.run_id.as_str());
-            tracing::warn!(run_id, exchange_id, "the stream of {}: {warning}", self.who);
-            if let Some((writer, _)) = &self.writer {
-                let attributes = match serde_json::to_value(&warning) {
-                    Ok(Value::Object(attributes)) => Some(attributes),
-                    _ => None,
-                };
-                writer.notice(NoticeLevel::Warning, "upstream_warning", &warning.to_string(), attributes).await?;
+            if self.still_told == 0 {
+                return Ok(());
+            }
+            self.still_told -= 1;
+            let attributes = match serde_json::to_value(&warning) {
+                Ok(Value::Object(attributes)) => Some(attributes),
+                _ => None,
+            };
+            self.tell_of_stream(&warning.to_string(), attributes).await?;
+            if self.still_told == 0 {
+                let last = format!("{MOST_TOLD} warnings about this stream were told; the rest is not told");
+                self.tell_of_stream(&last, None).await?;
             }
         }
         Ok(())
+    }
+
+    async fn tell_of_stream(&self, warning: &str, attributes: Option<Map<String, Value>>) -> Result<(), WriteError> {
+        let (run_id, exchange_id) = (self.exchange.run_id.as_str(), self.exchange.input.run_id.as_str());
+        tracing::warn!(run_id, exchange_id, "the stream of {}: {warning}", self.who);
+        match &self.writer {
+            Some((writer, _)) => writer.notice(NoticeLevel::Warning, "upstream_warning", warning, attributes).await,
+            None => Ok(()),
+        }
     }
 }
 

@@ -191,6 +191,20 @@ async fn earlier_runs_that_are_replayed_make_no_runs_here_and_their_snapshots_co
     assert_eq!(log.statuses(), [RunStatus::Running, RunStatus::Completed]);
 }
 
+#[tokio::test]
+async fn a_stream_that_is_wrong_in_every_event_is_told_of_a_thousand_times_and_once_more() {
+    let newer = vec![json!({ "type": "HOLOGRAM_STARTED" }); 1500];
+    let log = log_of(Answer::events(&with(with(underway(), newer), [run_finished()]))).await;
+    assert_eq!((log.ending(), log.text().as_str()), ("completed", "Kept."));
+    let told: Vec<_> = log.notices().into_iter().filter(|(code, _)| *code == "upstream_warning").collect();
+    assert_eq!(told.len(), 1001);
+    assert!(
+        told[999].1.contains("HOLOGRAM_STARTED") && told[1000].1.contains("the rest is not told"),
+        "{:?}",
+        &told[999..]
+    );
+}
+
 /// "totalTokens is inputTokens plus outputTokens", also of what is summed per provider and model.
 #[tokio::test]
 async fn usage_that_an_agent_reports_in_pieces_adds_up_when_it_is_told() {
