@@ -54,7 +54,7 @@ warning_rules! {
     ToolCallParent = "tool-call-parent",
     /// No run on the stream is the one that the input asked for (basic/run-input, "Identity").
     RequestedRunMissing = "requested-run-missing",
-    /// The stream stopped inside an SSE event, which was discarded.
+    /// The stream stopped inside an event, which was discarded (transports, "Truncation").
     UnterminatedEvent = "unterminated-event",
 }
 

@@ -200,7 +200,7 @@ fn a_malformed_known_value_is_refused_with_its_path_what_was_expected_and_what_w
         ),
         (json!({"type": 7}), ["/type", "an event type", "the number 7"]),
         (json!({}), ["/type", "an event type", "nothing"]),
-        (json!([]), ["/", "an object", "an array"]),
+        (json!([]), ["The event is malformed: ", "an object", "an array"]),
     ];
     for (event, words) in cases {
         let violation = decode_event(event.to_string().as_bytes(), 3).unwrap_err();

@@ -7,6 +7,19 @@ use crate::check::finding::CheckRule;
 
 /// Where AG-UI 1.0 is published; a page's name follows.
 const SPECIFICATION: &str = "https://docs.ag-ui.com/spec/1.0/";
+/// How Server-Sent Events are answered with.
+pub(crate) const RESPONSE: &str = "basic/transports/http-sse#response";
+/// How protobuf frames follow each other.
+pub(crate) const FRAMING: &str = "basic/transports/http-protobuf#framing";
+/// Items that are streamed in chunks, and how that goes with the other spelling.
+pub(crate) const CHUNKED: &str = "basic/patterns/streaming#the-chunked-form";
+/// Streams that stop short, in whatever form.
+pub(crate) const TRUNCATION: &str = "basic/transports#truncation";
+
+/// The address of a page of the specification.
+pub(crate) fn url(page: &str) -> String {
+    format!("{SPECIFICATION}{page}")
+}
 
 /// What is known about a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +45,7 @@ impl RuleEntry {
     /// The address of the page.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("{SPECIFICATION}{}", self.page)
+        url(self.page)
     }
 }
 
@@ -181,7 +194,7 @@ const fn streams(page: &'static str, statement: &'static str, bad: &'static str,
 
 fn truncated() -> RuleEntry {
     streams(
-        "basic/transports#truncation",
+        TRUNCATION,
         "A stream goes on until each of its runs has ended with RUN_FINISHED or RUN_ERROR.",
         stream!(started!(), text!(START), text!(CONTENT)),
         run!(text!(START), text!(CONTENT), text!(END)),

@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::envelope;
+use super::wire::Unread;
+use crate::unreadable::ReaderLimit;
 
 /// Bytes of the header, which is the length of what follows it.
 const HEADER: usize = 4;
@@ -35,6 +37,12 @@ pub enum ProtoError {
         bytes: u32,
         /// The most bytes that one frame may have, without its header.
         limit: usize,
+    },
+    /// What a frame holds nests deeper than is read. It may well be an event.
+    #[error("frame {frame} of the stream {}", ReaderLimit::Nesting)]
+    TooDeep {
+        /// The frame, counted from 0.
+        frame: usize,
     },
     /// A frame does not hold one event.
     #[error("frame {frame} of the stream is not an event: {reason}")]
@@ -124,6 +132,9 @@ impl ProtoDecoder {
         let frame = self.frame;
         self.frame += 1;
         self.header_bytes = 0;
-        Some(decoded.map_err(|malformed| ProtoError::Malformed { frame, reason: malformed.0 }))
+        Some(decoded.map_err(|unread| match unread {
+            Unread::Malformed(reason) => ProtoError::Malformed { frame, reason },
+            Unread::TooDeep => ProtoError::TooDeep { frame },
+        }))
     }
 }

@@ -1,6 +1,6 @@
 //! The rules whose breach rejects a stream.
 
-use super::{Example, RuleEntry, streams};
+use super::{CHUNKED, Example, FRAMING, RESPONSE, RuleEntry, streams};
 use crate::violation::Rule;
 
 const STREAMING: &str = "basic/patterns/streaming#open-content-close";
@@ -12,13 +12,13 @@ const LIFECYCLE: &str = "events/subagents#lifecycle";
 pub(super) fn entry(rule: Rule) -> RuleEntry {
     match rule {
         Rule::MalformedJson => streams(
-            "basic/transports/http-sse#response",
+            RESPONSE,
             "The data of an SSE event is exactly one event as a JSON object.",
             stream!(started!(), r#"{"type":"RUN_FINISHED","threadId":"t1""#),
             run!(),
         ),
         Rule::MalformedFrame => RuleEntry {
-            page: "basic/transports/http-protobuf#framing",
+            page: FRAMING,
             statement: "A protobuf frame holds exactly the bytes of one event.",
             example: Example::Frames {
                 // RUN_STARTED, and two bytes that are no message.
@@ -318,7 +318,7 @@ pub(super) fn entry(rule: Rule) -> RuleEntry {
             ),
         ),
         Rule::UnexpandedChunk => RuleEntry {
-            page: "basic/patterns/streaming#the-chunked-form",
+            page: CHUNKED,
             statement: "Chunks are expanded to start, content and end before the order of events is verified.",
             example: Example::Verified {
                 bad: run!(r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"m1","delta":"Hello"}"#),

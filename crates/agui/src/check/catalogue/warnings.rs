@@ -1,6 +1,6 @@
 //! What a client warns of and goes on.
 
-use super::{Example, RuleEntry, streams};
+use super::{Example, RESPONSE, RuleEntry, streams};
 use crate::warning::WarningRule;
 
 const UNRECOGNISED: &str = "basic/processing#what-a-consumer-does-with-unrecognised-material";
@@ -127,8 +127,8 @@ pub(super) fn entry(rule: WarningRule) -> RuleEntry {
             },
         },
         WarningRule::UnterminatedEvent => streams(
-            "basic/transports/http-sse#response",
-            "An SSE event ends with a blank line; without it nobody knows whether the event is whole, and it is discarded.",
+            RESPONSE,
+            "An SSE event ends with a blank line, and a frame has the bytes that its header announces; what is cut off is discarded.",
             concat!("data: ", started!(), "\n\ndata: ", finished!(), "\n\ndata: {\"type\":\"RUN_ERROR\"\n"),
             concat!("data: ", started!(), "\n\ndata: ", finished!(), "\n\n"),
         ),
