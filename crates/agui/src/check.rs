@@ -4,6 +4,7 @@
 //! recording, which earlier event a later one contradicts, and the page of the specification behind each rule.
 
 mod advice;
+mod answer;
 mod catalogue;
 mod detail;
 mod finding;
@@ -13,7 +14,8 @@ mod origins;
 mod report;
 
 pub use advice::AdviceRule;
-pub use catalogue::{Example, RuleEntry};
+pub use answer::Answer;
+pub use catalogue::{Example, ExampleAnswer, RuleEntry};
 pub use finding::{CheckRule, Earlier, Finding, Severity, UnknownRule, steers_text};
 pub use form::Form;
 pub use judge::{CheckOptions, Checker, Judgement, Keep, StreamFacts};

@@ -56,6 +56,14 @@ warning_rules! {
     RequestedRunMissing = "requested-run-missing",
     /// The stream stopped inside an event, which was discarded (transports, "Truncation").
     UnterminatedEvent = "unterminated-event",
+    /// A run that starts is answered with status 200 (transports/http-sse, "Response").
+    ResponseStatus = "response-status",
+    /// An answer is protobuf only where the request admits it (transports/http-protobuf, "Negotiation").
+    UnaskedProtobuf = "unasked-protobuf",
+    /// The `Content-Type` of protobuf has no parameters (transports/http-protobuf, "Negotiation").
+    ProtobufContentType = "protobuf-content-type",
+    /// A response is closed when the last of its runs has ended (transports/http-sse, "Response").
+    ResponseLeftOpen = "response-left-open",
 }
 
 impl fmt::Display for WarningRule {

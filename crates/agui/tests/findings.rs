@@ -1,8 +1,6 @@
 //! What a check finds: where, what was expected, what came, and what an earlier event said otherwise.
 #![allow(clippy::unwrap_used)]
 
-use std::time::Duration;
-
 use runwire_agui::proto::ProtoEncoder;
 use runwire_agui::{
     CheckError, CheckOptions, Checker, Finding, Form, Judgement, Keep, ReportedOutcome, Severity, decode_event,
@@ -444,47 +442,6 @@ fn a_form_that_is_told_is_the_form_that_is_read() {
     checker.push(run(&[]).as_bytes()).unwrap();
     let judgement = checker.finish().unwrap();
     assert_eq!((judgement.report.outcome, judgement.stream.events), (ReportedOutcome::Truncated, 0));
-}
-
-/// The rules of the advice for a response whose bytes came at these times, in milliseconds.
-fn advice(pieces: &[(u64, &str)]) -> Vec<String> {
-    let mut checker = Checker::new(CheckOptions::default());
-    for (at, piece) in pieces {
-        checker.push_at(piece.as_bytes(), Duration::from_millis(*at)).unwrap();
-    }
-    checker.finish().unwrap().findings.iter().map(|finding| finding.rule.to_string()).collect()
-}
-
-#[test]
-fn only_a_response_that_waited_and_then_came_at_once_was_held_back() {
-    let chunk = r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"d"}"#;
-    let stream = run(&[chunk, chunk, chunk]);
-    let (half, rest) = stream.split_at(stream.len() / 2);
-    assert_eq!(advice(&[(1000, half), (1050, rest)]), ["one-burst"]);
-    let quiet: [&[(u64, &str)]; 3] = [&[(900, half), (950, rest)], &[(1000, half), (1200, rest)], &[(5000, &run(&[]))]];
-    for pieces in quiet {
-        assert_eq!(advice(pieces), [""; 0], "{pieces:?}");
-    }
-}
-
-#[test]
-fn only_more_than_thirty_seconds_without_a_byte_are_a_long_silence() {
-    let started = format!("data: {STARTED}\n\n");
-    let finished = format!("data: {FINISHED}\n\n");
-    assert_eq!(advice(&[(10, &started), (30_011, &finished)]), ["long-silence"]);
-    assert_eq!(advice(&[(31_000, &started), (31_500, &finished)]), ["long-silence"]);
-    assert_eq!(advice(&[(10, &started), (30_010, &finished)]), [""; 0]);
-    assert_eq!(advice(&[(10, &started), (20_000, ":\n\n"), (40_000, &finished)]), [""; 0]);
-}
-
-#[test]
-fn a_silence_before_the_connection_ends_is_one_too() {
-    let mut checker = Checker::new(CheckOptions::default());
-    checker.push_at(format!("data: {STARTED}\n\n").as_bytes(), Duration::from_secs(1)).unwrap();
-    checker.ended_at(Duration::from_secs(61));
-    let rules: Vec<String> =
-        checker.finish().unwrap().findings.iter().map(|finding| finding.rule.to_string()).collect();
-    assert_eq!(rules, ["truncated-stream", "long-silence"]);
 }
 
 /// basic/versioning, "Retired shapes": whoever looks for the earlier event finds it under the name that it came with.

@@ -163,7 +163,7 @@ impl Adviser {
 
     /// The connection ended, so long after the request was sent.
     pub(crate) fn ended_at(&mut self, at: Duration, next: Place) {
-        let silence = at.saturating_sub(self.last_byte);
+        let silence = self.since_last_byte(at);
         if silence > SILENCE {
             let seconds = silence.as_secs();
             let message = format!(
@@ -172,6 +172,11 @@ impl Adviser {
             );
             self.give(AdviceRule::LongSilence, next.into(), message, format!("{seconds} s of silence"));
         }
+    }
+
+    /// How long it is since bytes came last, so long after the request was sent.
+    pub(crate) fn since_last_byte(&self, at: Duration) -> Duration {
+        at.saturating_sub(self.last_byte)
     }
 
     /// The stream ended. `first` is its first event, and `events` how many there were.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::check::CheckError;
 use crate::check::advice::Adviser;
+use crate::check::answer::{Answer, Remark, left_open};
 use crate::check::catalogue::{CHUNKED, FRAMING, RESPONSE, TRUNCATION, url};
 use crate::check::detail::{Detail, detail, limit, named};
 use crate::check::finding::{CheckRule, Earlier, Finding, Place, Seen, excerpt, message, name, short_path, shown};
@@ -15,7 +16,7 @@ use crate::check::origins::{Mixed, Origins};
 use crate::check::report::{Report, ReportedError, ReportedOutcome, ReportedRun};
 use crate::consumer::{Consumer, ConsumerOptions, StreamEnd};
 use crate::decode::decode_value;
-use crate::ending::Truncation;
+use crate::ending::{RunEnding, Truncation};
 use crate::event::Event;
 use crate::input::RunAgentInput;
 use crate::outgoing::AgentVersion;
@@ -184,6 +185,30 @@ impl Checker {
         self.push(bytes)
     }
 
+    /// The response began so, which comes before its first byte. What the bindings over HTTP ask to be otherwise is warned
+    /// of.
+    pub fn answered(&mut self, answer: &Answer<'_>) {
+        for remark in answer.remarks() {
+            self.remark(remark);
+        }
+    }
+
+    /// Whether the stream may end here: there was a run, and each has its ending.
+    #[must_use]
+    pub fn runs_have_ended(&self) -> bool {
+        self.consumer.runs().last().is_some_and(|run| run.ending != RunEnding::Truncated)
+    }
+
+    /// Nobody waits any longer for the response to end, so long after the request was sent. That is warned of when all
+    /// runs have ended; otherwise a silence may have come before it, as in [`Checker::ended_at`].
+    pub fn left_at(&mut self, since_request: Duration) {
+        if self.runs_have_ended() {
+            self.remark(left_open(self.adviser.since_last_byte(since_request)));
+        } else {
+            self.ended_at(since_request);
+        }
+    }
+
     /// The connection ended, so long after the request was sent: a silence may have come before it.
     pub fn ended_at(&mut self, since_request: Duration) {
         self.adviser.ended_at(since_request, self.next_place());
@@ -336,6 +361,16 @@ impl Checker {
         finding.excerpt = held.as_deref().map(excerpt);
         if self.has_room() {
             self.findings.push(finding);
+            self.warnings.push(Warning { rule, message, event: next.event, path: None });
+        }
+    }
+
+    /// Warns of something that is about the response as a whole, where the stream stands.
+    fn remark(&mut self, remark: Remark) {
+        let Remark { rule, message, found } = remark;
+        let next = self.next_place();
+        if self.has_room() {
+            self.findings.push(Finding::new(CheckRule::Warning(rule), next.into(), message.clone(), found));
             self.warnings.push(Warning { rule, message, event: next.event, path: None });
         }
     }

@@ -3,11 +3,6 @@
 use super::{Example, RESPONSE, RuleEntry, streams};
 use crate::check::advice::AdviceRule;
 
-/// The events of one short answer, as Server-Sent Events.
-macro_rules! sse {
-    ($($event:expr),* $(,)?) => { concat!($("data: ", $event, "\n\n"),*) };
-}
-
 /// The entry of a rule.
 pub(super) fn entry(rule: AdviceRule) -> RuleEntry {
     match rule {
