@@ -25,6 +25,9 @@ impl fmt::Display for ReaderLimit {
     }
 }
 
+/// What is said of an event that is no text.
+pub(crate) const NOT_UTF8: &str = "The event is not UTF-8.";
+
 /// Why bytes are not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
@@ -75,7 +78,8 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let found = self.found();
         match self.why {
-            Why::NotUtf8(_) => write!(formatter, "The event is not UTF-8: it has {found}."),
+            // Where that is depends on what the event is wrapped in; the sentence is the same in every form.
+            Why::NotUtf8(_) => formatter.write_str(NOT_UTF8),
             Why::HalfAPair => write!(
                 formatter,
                 "A string of the event has {found}: a character such as an emoji was cut in two, and no text holds half a \
@@ -149,6 +153,6 @@ mod tests {
             assert_eq!(told, Why::Syntax, "{json}");
             assert!(words.starts_with("The event is not a JSON document: "), "{words}");
         }
-        assert_eq!(why_not(b"{\"a\":\"\xff\"}").1, "The event is not UTF-8: it has invalid bytes at position 6.");
+        assert_eq!(why_not(b"{\"a\":\"\xff\"}").1, NOT_UTF8);
     }
 }

@@ -3,6 +3,7 @@
 use super::{MAX_EVENT_BYTES, Payload, Recorded, Undecodable, Unterminated};
 use crate::check::CheckError;
 use crate::sse::{SseDecoder, SseError};
+use crate::unreadable::NOT_UTF8;
 use crate::violation::Rule;
 
 /// So much of an event is held to be shown when it turns out to be none.
@@ -68,7 +69,7 @@ impl SseReader {
                     // In any other form it is an event that is no JSON, and a transport must not change the verdict.
                     Err(SseError::NotUtf8 { position }) => {
                         let found = format!("invalid bytes at position {position} of a line");
-                        let message = format!("The event is not UTF-8: it has {found}.");
+                        let message = NOT_UTF8.to_owned();
                         let held = Some(std::mem::take(&mut self.held));
                         Payload::Undecodable(Undecodable { rule: Rule::MalformedJson, message, found, held })
                     }
