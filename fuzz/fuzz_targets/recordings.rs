@@ -37,8 +37,9 @@ fuzz_target!(|input: &[u8]| {
 /// The last line, when it has no line end and ends inside its JSON: nobody is to judge it.
 fn cut_off(text: &[u8]) -> &[u8] {
     let line = text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
-    let read = serde_json::from_slice::<serde::de::IgnoredAny>(line);
-    if !line.trim_ascii().is_empty() && read.is_err_and(|error| error.is_eof()) { line } else { &[] }
+    let trimmed = line.trim_ascii();
+    let read = serde_json::from_slice::<serde::de::IgnoredAny>(trimmed);
+    if !trimmed.is_empty() && read.is_err_and(|error| error.is_eof()) { line } else { &[] }
 }
 
 fn said(error: CheckError) -> String {
