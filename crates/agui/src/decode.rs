@@ -16,6 +16,7 @@ use crate::enforce::{Enforcement, Survival, enforce, found};
 use crate::event::{Event, EventType};
 use crate::flat::{self, Scratch};
 use crate::schema::{SAFE_INTEGER, event_shape};
+use crate::unreadable::Unreadable;
 use crate::violation::{Rule, Violation};
 use crate::warning::{Warning, WarningRule, Warnings};
 
@@ -44,9 +45,8 @@ pub fn decode_event(json: &[u8], index: usize) -> Result<Decoded, Violation> {
 
 /// Parses the JSON of one event.
 pub(crate) fn parse(json: &[u8], index: usize) -> Result<Value, Violation> {
-    serde_json::from_slice(json).map_err(|error| {
-        Violation::new(Rule::MalformedJson, index, format!("The event is not a JSON document: {error}."))
-    })
+    serde_json::from_slice(json)
+        .map_err(|error| Violation::new(Rule::MalformedJson, index, Unreadable::new(json, error).to_string()))
 }
 
 /// Reads one event that is parsed already, by the rules of [`decode_event`].
@@ -67,11 +67,13 @@ pub(crate) fn decode_warning(
     warnings: &mut Warnings,
 ) -> Result<Option<Event>, Violation> {
     let malformed = |path: &str, expected: &str, found: &str, subject: &str| {
-        let message = format!("{subject} is malformed at {path}: expected {expected}, found {found}.");
+        // The pointer to the whole of a document is the empty one.
+        let at = if path.is_empty() { String::new() } else { format!(" at {path}") };
+        let message = format!("{subject} is malformed{at}: expected {expected}, found {found}.");
         Violation::new(Rule::MalformedValue, index, message)
     };
     let Value::Object(members) = &value else {
-        return Err(malformed("/", "an object", &found(&value), "The event"));
+        return Err(malformed("", "an object", &found(&value), "The event"));
     };
     let name = match members.get("type") {
         Some(Value::String(name)) => name.as_str(),
@@ -88,7 +90,7 @@ pub(crate) fn decode_warning(
     let Enforcement { verdict, notes } = enforce(&mut value, event_shape(event_type), false);
     let survival =
         verdict.map_err(|wrong| malformed(&wrong.path, &wrong.expected, &wrong.found, event_type.as_str()))?;
-    let unfit = |e: serde_json::Error| malformed("/", "what the schema describes", &e.to_string(), event_type.as_str());
+    let unfit = |e: serde_json::Error| malformed("", "what the schema describes", &e.to_string(), event_type.as_str());
     let event = match survival {
         Survival::Dropped => None,
         Survival::Kept => Some(Event::from_value(value).map_err(unfit)?),

@@ -47,6 +47,7 @@ mod reducer;
 mod retired;
 mod schema;
 mod sse;
+mod unreadable;
 mod usage;
 mod verify;
 mod version;
@@ -70,7 +71,7 @@ pub use events::*;
 pub use input::{Context, InputError, RunAgentInput, Tool};
 pub use message::*;
 pub use middleware::Middleware;
-pub use one_line::one_line;
+pub use one_line::{one_line, steers_text};
 pub use outcome::*;
 pub use outgoing::{
     AgentVersion, Outgoing, OutgoingError, OutgoingRule, OutgoingWarning, PreparedInput, UnknownAgentVersion,
@@ -78,6 +79,7 @@ pub use outgoing::{
 pub use pending::{Pending, PendingToolCall};
 pub use reducer::Reducer;
 pub use sse::{SseDecoder, SseEncoder, SseError, SseEvent, SseEventRef, SseEvents};
+pub use unreadable::ReaderLimit;
 pub use usage::{CallUsage, MAX_TOKENS, Part, TokenUsage, UsageError, UsageLedger};
 pub use verify::Verifier;
 pub use version::{Declaration, PROTOCOL_VERSION, ProtocolVersion, UninterpretableVersion};

@@ -9,12 +9,8 @@ use std::borrow::Cow;
 /// The most bytes of a sentence with text of others in it. What is longer is cut: a peer may give a name of any length.
 const MOST_BYTES: usize = 4096;
 
-/// The most bytes of a word of such a sentence, so that what is said behind a long name is still said.
-const MOST_OF_WORD: usize = 512;
-
-/// The text as it can stand within one line: control characters, Unicode's separators of lines and paragraphs and the
-/// characters that change the direction of text are written as Rust escapes them (`\n`, `\u{202e}`). Everything else, a
-/// backslash too, stays as it is, so a text that was written this way stays what it is.
+/// The text as it can stand within one line: characters that [steer text](steers_text) are written as Rust escapes them
+/// (`\n`, `\u{202e}`). Everything else, a backslash too, stays as it is, so a text that was written this way stays what it is.
 ///
 /// ```
 /// use runwire_agui::one_line;
@@ -24,12 +20,12 @@ const MOST_OF_WORD: usize = 512;
 /// ```
 #[must_use]
 pub fn one_line(text: &str) -> Cow<'_, str> {
-    if !text.contains(breaks_out) {
+    if !text.contains(steers_text) {
         return Cow::Borrowed(text);
     }
     let mut line = String::with_capacity(text.len() + 16);
     for character in text.chars() {
-        match breaks_out(character) {
+        match steers_text(character) {
             true => line.extend(character.escape_debug()),
             false => line.push(character),
         }
@@ -37,29 +33,30 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// Whether the character does more than stand in its line.
-fn breaks_out(character: char) -> bool {
+/// Whether a character changes how the text around it is shown instead of being shown itself: control characters, and what
+/// sets the direction of text or ends a line of it. What a check tells of a stream in words of its own holds a space in the
+/// place of each.
+#[must_use]
+pub fn steers_text(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{2028}' | '\u{2029}')
-        // The characters of Unicode's property Bidi_Control.
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }
 
-/// A sentence that may have text of others in it, on one line and at most 4096 bytes long.
+/// A sentence that may have text of others in it, on one line and at most 4096 bytes long; what is longer is cut in its middle.
 pub(crate) fn sentence(text: String) -> String {
     let mut line = match one_line(&text) {
         Cow::Borrowed(_) => text,
         Cow::Owned(line) => line,
     };
-    if line.len() > MOST_OF_WORD {
-        let words = line.split(' ').map(|word| {
-            let mut word = word.to_owned();
-            cut(&mut word, MOST_OF_WORD);
-            word
-        });
-        line = words.collect::<Vec<_>>().join(" ");
+    if line.len() > MOST_BYTES {
+        // At its beginning a sentence says what it is about, and at its end what is wrong; between them is a name.
+        let end = line.split_off(line.ceil_char_boundary(line.len() - MOST_BYTES / 4));
+        cut(&mut line, MOST_BYTES - end.len());
+        line.push_str(&end);
     }
-    cut(&mut line, MOST_BYTES);
     line
 }
 
@@ -96,12 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_is_cut_at_a_character() {
-        let (short, long) = ("é".repeat(255), "é".repeat(300));
-        assert_eq!(sentence(format!("{short} {short}.")), format!("{short} {short}."));
-        let cut = sentence(format!("The name '{long}' is long."));
-        assert!(cut.len() < 600 && cut.ends_with("é… is long."), "{cut}");
-        let whole = sentence("é ".repeat(3000));
-        assert!(whole.len() <= MOST_BYTES && whole.ends_with('…'), "{}", whole.len());
+    fn a_sentence_is_cut_in_its_middle_at_a_character() {
+        let short = "é".repeat(MOST_BYTES / 2);
+        assert_eq!(sentence(short.clone()), short);
+        for name in ["é".repeat(3000), "a é ".repeat(3000)] {
+            let cut = sentence(format!("The name '{name}' is long."));
+            assert!(cut.len() <= MOST_BYTES && cut.len() > MOST_BYTES - 8, "{}", cut.len());
+            assert!(cut.starts_with("The name '") && cut.contains('…') && cut.ends_with("' is long."), "{cut}");
+        }
     }
 }

@@ -4,9 +4,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use runwire_agui::proto::Accept;
 use runwire_agui::{
-    CheckOptions, CheckRule, Checker, Event, Example, Judgement, ReportedOutcome, RunAgentInput, Severity, Verifier,
-    WarningRule,
+    Answer, CheckOptions, CheckRule, Checker, Event, Example, ExampleAnswer, Judgement, ReportedOutcome, RunAgentInput,
+    Severity, Verifier, WarningRule,
 };
 
 fn judge<B: AsRef<[u8]>>(pieces: &[(Option<u64>, B)], input: Option<&str>) -> Judgement {
@@ -17,6 +18,17 @@ fn judge<B: AsRef<[u8]>>(pieces: &[(Option<u64>, B)], input: Option<&str>) -> Ju
             Some(at) => checker.push_at(piece.as_ref(), Duration::from_millis(*at)).unwrap(),
             None => checker.push(piece.as_ref()).unwrap(),
         }
+    }
+    checker.finish().unwrap()
+}
+
+fn judge_answer(answer: ExampleAnswer) -> Judgement {
+    let ExampleAnswer { accept, status, content_type, body, left_open } = answer;
+    let mut checker = Checker::new(CheckOptions::default());
+    checker.answered(&Answer { status, content_type, accept: Some(Accept::of([accept])) });
+    checker.push_at(body, Duration::from_millis(40)).unwrap();
+    if let Some(wait) = left_open {
+        checker.left_at(Duration::from_millis(40 + wait));
     }
     checker.finish().unwrap()
 }
@@ -57,6 +69,10 @@ fn the_bad_stream_of_every_rule_breaks_exactly_it_and_the_good_one_is_clean() {
             Example::Timed { bad, good } => {
                 breaks_only(rule, &judge(&timed(bad), None));
                 is_clean(rule, &judge(&timed(good), None));
+            }
+            Example::Answered { bad, good } => {
+                breaks_only(rule, &judge_answer(bad));
+                is_clean(rule, &judge_answer(good));
             }
             Example::Frames { bad, good } => {
                 breaks_only(rule, &judge(&[(None, bad)], None));

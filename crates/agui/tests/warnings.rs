@@ -149,10 +149,8 @@ fn a_name_of_any_length_makes_neither_a_sentence_nor_a_pointer_long() {
     let event = json!({"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "m", "role": "user", "content": "", name: 1}]});
     let warnings = decode_event(event.to_string().as_bytes(), 0).unwrap().warnings;
     let message = &warnings[0].message;
-    assert!(
-        message.len() < 1024 && message.ends_with("x… which AG-UI 1.0 does not describe; it was stripped."),
-        "{message}"
-    );
+    assert!(message.len() <= 4096 && message.contains("x…x"), "{message}");
+    assert!(message.ends_with("x, which AG-UI 1.0 does not describe; it was stripped."), "{message}");
     let path = warnings[0].path.as_deref().unwrap();
     assert!(path.len() <= 1024 && path.starts_with("/messages/0/xxx") && path.ends_with("x…"), "{path}");
 }

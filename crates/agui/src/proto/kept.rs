@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::encoder::ProtoEncodeError;
 use super::json_value::collect;
-use super::wire::{Carried, IntoJson, Malformed, Room};
+use super::wire::{Carried, IntoJson, Room, Unread};
+use crate::unreadable::ReaderLimit;
 
 /// More elements than these have to be of some size. The shortest message or call that means something has as many bytes
 /// as the bound; what is shorter costs a peer next to nothing, and whoever reads it some hundred bytes.
@@ -65,17 +66,14 @@ impl<V: Carried<W>, W: prost::Message> Carried<Kept<W>> for V {
 impl<W: IntoJson + prost::Message + Default> IntoJson for Kept<W> {
     const EMPTY_IS_ABSENT: bool = W::EMPTY_IS_ABSENT;
 
-    fn into_json(self, room: Room) -> Result<Value, Malformed> {
+    fn into_json(self, room: Room) -> Result<Value, Unread> {
         W::decode(&*self.fields)?.into_json(room)
     }
 
-    fn fits(elements: &[Self]) -> Result<(), Malformed> {
+    fn fits(elements: &[Self]) -> Result<(), Unread> {
         let bytes: usize = elements.iter().map(|element| element.fields.len()).sum();
         if elements.len() > MANY && bytes / elements.len() < LEAST_MEAN_BYTES {
-            return Err(Malformed(format!(
-                "a list in it has {} elements with next to nothing in them",
-                elements.len()
-            )));
+            return Err(Unread::Beyond(ReaderLimit::EmptyElements));
         }
         Ok(())
     }

@@ -17,6 +17,7 @@
 //!
 //! The order of the keys of an open object survives.
 
+mod accept;
 mod content;
 mod decoder;
 mod encoder;
@@ -30,6 +31,7 @@ mod patch;
 mod streamed;
 mod wire;
 
+pub use accept::Accept;
 pub use decoder::{ProtoDecoder, ProtoError, ProtoEvent};
 pub use encoder::{ProtoEncodeError, ProtoEncoder};
 

@@ -7,6 +7,8 @@
 mod browser;
 mod byte_identity;
 mod check;
+mod check_answers;
+mod check_captures;
 mod check_formats;
 mod check_sources;
 mod cli;
