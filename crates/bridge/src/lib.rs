@@ -27,7 +27,7 @@ pub use ending::{Completion, Failure, Suspension};
 pub use foreign_code::may_pass;
 pub use ingest::{Ingest, Replayed};
 pub use log_state::{LogState, LogStateError, WaitingCall};
-pub use projection::{Projection, ProjectionError, StoredPayload};
+pub use projection::{OwnNames, Projection, ProjectionError, StoredPayload};
 pub use question::Question;
 pub use recorder::{Agui, Pricing, Recorded, Recorder};
 /// Whom a [`Projection`] is for.
