@@ -451,8 +451,8 @@ fn attempts(closes: Vec<Close>) -> impl Strategy<Value = (Vec<(Walk, usize)>, Wa
 }
 
 /// What the upstream agent said in an exchange, without its beginning, and how that ended.
-fn content(stream: &[Event], run_id: &str) -> (Vec<Event>, ExchangeEnd) {
-    let mut upstream = Upstream::new(run_id);
+fn content(stream: &[Event], input: RunAgentInput) -> (Vec<Event>, ExchangeEnd) {
+    let mut upstream = Upstream::new(input);
     let mut content = Vec::new();
     for event in stream {
         if let runwire_bridge::UpstreamStep::Record(event) = upstream.push(event.clone()) {
@@ -467,7 +467,7 @@ fn execute(bed: &mut Bed, before: &[Walk], (cut_off, last): &(Vec<(Walk, usize)>
     let stream = |walk: &Walk| {
         let walks: Vec<Walk> = before.iter().chain([walk]).cloned().collect();
         let (input, events) = streams(&walks).pop().unwrap();
-        content(&events, &input.run_id)
+        content(&events, input)
     };
     for (walk, length) in cut_off {
         let (said, _) = stream(walk);

@@ -368,7 +368,7 @@ fn an_upstream_run_that_is_stopped_here_closes_what_the_upstream_had_opened() {
     ];
     let mut recorder = None;
     let mut ingest = runwire_bridge::Ingest::new(&input("exchange-1"));
-    let mut upstream = runwire_bridge::Upstream::new("exchange-1");
+    let mut upstream = runwire_bridge::Upstream::new(input("exchange-1"));
     for event in events(stream.to_vec()) {
         match upstream.push(event) {
             runwire_bridge::UpstreamStep::Begin(started, _) => {
