@@ -380,7 +380,7 @@ impl Ingest {
             let adds = whole.messages.len() > restated.messages.len();
             let sent: HashSet<&str> = input.messages.iter().map(Message::id).collect();
             let is_activity = |event: &&Event| matches!(event, Event::ActivitySnapshot(_));
-            let brings = snapshots.peek().is_some_and(|event| is_activity(event))
+            let brings = snapshots.peek().is_some_and(is_activity)
                 || restated.messages.iter().any(|message| !sent.contains(message.id()));
             if adds && brings {
                 self.record(recorder, now, event);

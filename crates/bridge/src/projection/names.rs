@@ -21,8 +21,8 @@ use super::own_names::OwnNames;
 struct Renamed {
     /// By the id of the log.
     told: HashMap<String, String>,
-    /// Every name that was given.
-    given: HashSet<String>,
+    /// Every name that was given, and to which id.
+    given: HashMap<String, String>,
     /// What a client still holds of attempts that were given up, whatever was restated.
     left_behind: HashSet<String>,
 }
@@ -92,8 +92,8 @@ impl Names {
     pub(super) fn own(&self) -> OwnNames {
         let families = [Family::Texts, Family::Calls, Family::Thoughts, Family::Agents];
         OwnNames::new(families.into_iter().flat_map(|family| {
-            let told = &self.renamed(family).told;
-            told.iter().map(move |(own, told)| (family, told.clone(), own.clone()))
+            let given = &self.renamed(family).given;
+            given.iter().map(move |(told, own)| (family, told.clone(), own.clone()))
         }))
     }
 
@@ -206,14 +206,14 @@ impl Names {
             Family::Agents => &mut self.agents,
         };
         renamed.told.insert(id.to_owned(), name.clone());
-        renamed.given.insert(name.clone());
+        renamed.given.insert(name.clone(), id.to_owned());
         name
     }
 
     fn is_taken(&self, family: Family, name: &str) -> bool {
         let Course { announced, attributed, abandoned_agents, current, held, abandoned, .. } = &self.exchange;
         let renamed = self.renamed(family);
-        renamed.given.contains(name)
+        renamed.given.contains_key(name)
             || renamed.left_behind.contains(name)
             || match family {
                 Family::Agents => [announced, attributed, abandoned_agents].iter().any(|told| told.contains(name)),
@@ -224,7 +224,7 @@ impl Names {
     /// Whether the id of the log is a name that another id was given.
     fn is_anothers_name(&self, family: Family, id: &str) -> bool {
         let renamed = self.renamed(family);
-        renamed.given.contains(id) && !renamed.told.contains_key(id)
+        renamed.given.contains_key(id) && !renamed.told.contains_key(id)
     }
 
     /// Names whom an event is attributed to.
@@ -383,8 +383,8 @@ impl Names {
             && !self.texts.told.contains_key(&id)
             && self.exchange.current.get(Kind::Text, &id).is_none()
         {
+            self.texts.given.insert(start.tool_call_id.clone(), id.clone());
             self.texts.told.insert(id, start.tool_call_id.clone());
-            self.texts.given.insert(start.tool_call_id.clone());
         }
         leave_out_unless(tag, &owner);
         if tag.is_none() && carried_by.is_some_and(|carried_by| carried_by != owner) {

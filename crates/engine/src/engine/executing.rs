@@ -86,6 +86,7 @@ impl Engine {
             next_at,
             _place: place,
             exchange: Exchange { run_id: run_id.clone(), input, resumed, attempt, interrupts, calls, results, stop },
+            names_restored: false,
             grace: self.inner.options.cancel_grace,
             closing: self.inner.closing.clone(),
             abandon: self.inner.abandon.clone(),
