@@ -28,7 +28,7 @@ pub use ending::{Completion, Failure, Suspension};
 pub use foreign_code::may_pass;
 pub use ingest::Ingest;
 pub use log_state::{LogState, LogStateError, WaitingCall};
-pub use projection::{OwnNames, Projection, ProjectionError, StoredPayload};
+pub use projection::{OwnNames, Projection, ProjectionError, StoredPayload, TOLD_NAMES};
 pub use question::Question;
 pub use recorder::{Agui, Pricing, Recorded, Recorder};
 pub use replay::Replayed;

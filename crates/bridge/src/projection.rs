@@ -34,7 +34,7 @@ use crate::upstream::AFTER_FINISH;
 use crate::usage::{EXCHANGE_USAGE, account, all_to_agui};
 
 use names::Names;
-pub use own_names::OwnNames;
+pub use own_names::{OwnNames, TOLD_NAMES};
 use view::{Call, View};
 
 /// The `CUSTOM` event that tells what is neither output nor an error.
@@ -266,12 +266,17 @@ impl Projection {
     ) -> Result<(), ProjectionError> {
         self.in_exchange = true;
         self.input = agui.and_then(asked_input).cloned();
-        let told = agui.filter(|agui| agui.contains_key(ASKED_INPUT)).cloned().map(|mut told| {
-            told.shift_remove(ASKED_INPUT);
+        self.echoes_other = agui.is_some_and(|agui| agui.contains_key(ASKED_INPUT));
+        self.names.exchange(self.attempt);
+        if let Some(names) = agui.and_then(|agui| agui.get(TOLD_NAMES)) {
+            self.names.take_up(names);
+        }
+        // What the beginning says to whoever goes on from it, and not to a client.
+        let told = agui.filter(|agui| [ASKED_INPUT, TOLD_NAMES].iter().any(|key| agui.contains_key(*key))).cloned();
+        let told = told.map(|mut told| {
+            told.retain(|key, _| key != ASKED_INPUT && key != TOLD_NAMES);
             told
         });
-        self.echoes_other = told.is_some();
-        self.names.exchange(self.attempt);
         self.abandoned_call = false;
         self.calls.clear();
         let mut started = RunStarted::new(&*self.thread_id, &*self.run_id);

@@ -375,6 +375,44 @@ fn where_nothing_is_restated_nothing_is_added_to_what_was_abandoned() {
     }
 }
 
+/// A tool's result for the application comes with the next run of the conversation, and the agent may restate it by its own
+/// ids: to the client they are what they were.
+#[test]
+fn a_run_that_follows_in_the_conversation_goes_on_with_its_names() {
+    let mut bed = Bed::new(input("exchange-1"), true);
+    bed.says_json(&scout_speaks("first"));
+    bed.tries_again();
+    bed.says_json(&scout_speaks("second"));
+    bed.says_json(&scout_is_done()[..4]);
+    bed.says_json(&[json!({"type": "SUBAGENT_FINISHED", "subagentRunId": "a"})]);
+    bed.completes(json!({}));
+    let (held, names) = (bed.held(), bed.own_names());
+
+    let mut asked = RunAgentInput { messages: held.clone(), ..input("exchange-2") };
+    assert!(OwnNames::may_concern(&asked));
+    let mut own = asked.clone();
+    let told_names = names.restore(&mut own).members().unwrap();
+    assert_eq!(told_names, json!({"messages": {"m.2": "m"}, "subagents": {"a.2": "a"}}));
+    assert!(!OwnNames::may_concern(&own));
+    asked.messages.push(serde_json::from_value(json!({"id": "u", "role": "user", "content": "And?"})).unwrap());
+
+    let mut next = Bed::new(asked.clone(), true);
+    let mut members = next.members().unwrap();
+    members.insert("toldNames".into(), told_names);
+    next.recorder = Some(Recorder::start(LogState::new("run_2"), at(0), run_start(Some(members))));
+    next.says_json(&[json!({"type": "MESSAGES_SNAPSHOT", "messages": own.messages})]);
+    next.says_json(&scout_is_done()[7..8]);
+    next.says_json(&[
+        json!({"type": "TEXT_MESSAGE_START", "messageId": "n"}),
+        json!({"type": "TEXT_MESSAGE_END", "messageId": "n"}),
+    ]);
+    next.completes(json!({}));
+    let told = next.told_json();
+    assert_eq!(told[0]["input"], serde_json::to_value(&asked).unwrap());
+    assert_eq!(told[1]["messages"], serde_json::to_value(&held).unwrap());
+    assert_eq!((&told[2]["toolCallId"], &told[2]["subagentRunId"]), (&json!("c"), &json!("a.2")));
+}
+
 /// events/subagents, "Lifecycle": an announcement comes before anything that is attributed to the invocation.
 #[test]
 fn a_subagent_that_the_abandoned_attempt_did_not_announce_is_announced_under_another_name() {

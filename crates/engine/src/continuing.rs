@@ -4,7 +4,7 @@
 use runwire_agui::{Event, PROTOCOL_VERSION, Reducer, RunAgentInput, StateSnapshot};
 use runwire_bridge::{OwnNames, Peer, Projection, StoredPayload, TEXT_PAYLOAD};
 use runwire_frame::Frame;
-use runwire_store::{RunRecord, Store};
+use runwire_store::{RunFilter, RunRecord, Store};
 use serde_json::Value;
 
 use crate::recovery::RecoverError;
@@ -75,6 +75,31 @@ pub(crate) async fn next_input(
     input.protocol_version = Some(PROTOCOL_VERSION.to_owned());
     input.resume = None;
     Ok(input)
+}
+
+/// How many runs of a conversation are looked at for the names that they gave, the newest first.
+const RUNS: usize = 100;
+
+/// What the agent of a run calls the things that a client was told under other names by its runs before this one in the
+/// conversation.
+///
+/// # Errors
+/// When the store or a log cannot be read.
+pub(crate) async fn own_names_before(store: &Store, run_id: &str) -> Result<OwnNames, RecoverError> {
+    let mut names = OwnNames::default();
+    let Some(record) = store.run(run_id).await? else { return Ok(names) };
+    let filter = RunFilter {
+        agent_id: Some(record.agent_id),
+        session_id: Some(record.session_id),
+        limit: RUNS,
+        ..RunFilter::default()
+    };
+    for earlier in store.runs(filter).await? {
+        if earlier.attempt > 1 && earlier.run_id != run_id {
+            names.add(own_names(store, &earlier.run_id).await?);
+        }
+    }
+    Ok(names)
 }
 
 /// What the agent of a run calls the things that a client was told under other names. Those are given where an attempt

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use runwire_bridge::{ExchangeEnd, Failure};
+use runwire_bridge::{ExchangeEnd, Failure, OwnNames};
 use runwire_frame::{EndStatus, ErrorCode, SegmentStatus, Timestamp};
 use runwire_store::{AppendError, Store};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::now;
-use crate::continuing::own_names;
+use crate::continuing::{own_names, own_names_before};
 use crate::driver::{Driver, Exchange, Starting};
 use crate::engine::Unneeded;
 use crate::in_hand::RunsInHand;
@@ -39,6 +40,8 @@ pub(crate) struct Execution {
     /// Its input is the client's, until [`Execution::restore_names`] has seen to it.
     pub exchange: Exchange,
     pub names_restored: bool,
+    /// What the client's input calls otherwise than the agent does, since an earlier run.
+    pub told_names: Option<Value>,
     /// How long a driver may take to end by itself after it was asked to stop.
     pub grace: Duration,
     /// Cancelled when no more attempts may begin.
@@ -107,14 +110,21 @@ impl Execution {
     /// Gives the driver what the client has sent by the agent's own ids. What further attempts have said was told by others
     /// where the attempt before had used them.
     async fn restore_names(&mut self) -> Result<(), RecoverError> {
-        let told = self.exchange.resumed && self.core.attempt() > 1;
-        if told && !self.names_restored {
-            let names = own_names(&self.store, &self.run_id).await?;
+        if !self.names_restored && OwnNames::may_concern(&self.exchange.input) {
+            let names = match self.exchange.resumed {
+                true => own_names(&self.store, &self.run_id).await?,
+                false => own_names_before(&self.store, &self.run_id).await?,
+            };
             if !names.is_empty() {
-                names.restore(Arc::make_mut(&mut self.exchange.input));
+                let used = names.restore(Arc::make_mut(&mut self.exchange.input));
+                // What this run has told before, it goes on telling so.
+                if !self.exchange.resumed {
+                    self.told_names = used.members();
+                }
             }
         }
         self.names_restored = true;
+        self.core.call_as_told(self.told_names.clone());
         Ok(())
     }
 

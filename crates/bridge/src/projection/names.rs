@@ -13,6 +13,8 @@ use runwire_agui::{
     Event, Message, ReasoningEncryptedValueSubtype, RunFinishedOutcome, RunStarted, SubagentStarted, ToolCallStart,
 };
 
+use serde_json::Value;
+
 use super::items::{Family, Items, Kind, Owner, parts_mut};
 use super::own_names::OwnNames;
 
@@ -63,6 +65,15 @@ impl Names {
     pub(super) fn exchange(&mut self, attempt: u32) {
         self.attempt = attempt;
         self.exchange = Course::default();
+    }
+
+    /// Takes the names up that an earlier run of the conversation has given.
+    pub(super) fn take_up(&mut self, told_names: &Value) {
+        for (family, told, own) in OwnNames::read(told_names) {
+            let renamed = self.renamed_mut(family);
+            renamed.told.insert(own.to_owned(), told.to_owned());
+            renamed.given.insert(told.to_owned(), own.to_owned());
+        }
     }
 
     /// Another attempt begins, in front of which these messages are restated, if any are.
@@ -180,6 +191,15 @@ impl Names {
         }
     }
 
+    fn renamed_mut(&mut self, family: Family) -> &mut Renamed {
+        match family {
+            Family::Texts => &mut self.texts,
+            Family::Calls => &mut self.calls,
+            Family::Thoughts => &mut self.thoughts,
+            Family::Agents => &mut self.agents,
+        }
+    }
+
     /// Puts the name that the id has, if it has another one.
     fn rename(&self, family: Family, id: &mut String) {
         if let Some(name) = self.renamed(family).told.get(id.as_str()) {
@@ -199,12 +219,7 @@ impl Names {
             name = format!("{id}.{}.{number}", self.attempt);
             number += 1;
         }
-        let renamed = match family {
-            Family::Texts => &mut self.texts,
-            Family::Calls => &mut self.calls,
-            Family::Thoughts => &mut self.thoughts,
-            Family::Agents => &mut self.agents,
-        };
+        let renamed = self.renamed_mut(family);
         renamed.told.insert(id.to_owned(), name.clone());
         renamed.given.insert(name.clone(), id.to_owned());
         name

@@ -137,3 +137,49 @@ async fn an_agent_is_answered_by_its_own_ids_also_when_it_is_asked_once_more() {
     let contents: Vec<&Value> = held[1..].iter().map(|message| &message["content"]).collect();
     assert_eq!(contents, [&json!("attempt 1"), &Value::Null, &json!("done"), &json!("Done.")], "{held:#?}");
 }
+
+/// events/tool-calls, "Frontend tools": the answer to a call comes as a message of the next run's input, keyed by the call's
+/// id. It is the agent's own that it knows it by, also after it was asked twice in the run before.
+#[tokio::test]
+async fn a_call_that_was_left_to_the_application_is_answered_by_the_agents_own_id() {
+    let server = Server::start(|number, seen| {
+        let [begins, ends] = scout(&format!("attempt {number}"));
+        let run_id = &seen.body["runId"];
+        let left = [
+            json!({ "type": "SUBAGENT_FINISHED", "subagentRunId": "a" }),
+            json!({ "type": "RUN_FINISHED", "threadId": THREAD, "runId": run_id }),
+        ];
+        // An agent that restates the conversation as it knows it.
+        let restates = vec![
+            json!({ "type": "RUN_STARTED", "threadId": THREAD, "runId": run_id }),
+            json!({ "type": "MESSAGES_SNAPSHOT", "messages": seen.body["messages"] }),
+        ];
+        let ended = json!({ "type": "RUN_FINISHED", "threadId": THREAD, "runId": run_id });
+        match number {
+            0 => Answer::events(&begins),
+            1 => Answer::events(&with(with(begins, ends), left)),
+            _ => Answer::events(&with(with(restates, message("n", "Done.")), [ended])),
+        }
+    })
+    .await;
+    let bed = asked_again(server.url());
+    let first = bed.ended(&ask(&bed).await).await;
+    let mut messages = held(&first);
+    let result = json!({ "id": "r", "role": "tool", "toolCallId": "c.2", "content": "shown" });
+    messages.push(serde_json::from_value(result).unwrap());
+    let next = RunAgentInput { messages: messages.clone(), ..input(THREAD, "run-2") };
+    let started = bed.create(request("upstream", next)).await.unwrap();
+    let log = bed.ended(&started.record.run_id).await;
+    assert_eq!(log.ending(), "completed");
+    let given = &server.seen()[2].body["messages"];
+    assert_eq!((&given[1]["id"], &given[2]["toolCalls"][0]["id"]), (&json!("m"), &json!("c")), "{given:#}");
+    assert_eq!(given[3]["toolCallId"], "c", "{given:#}");
+    // What the client holds stays where it is and as it is called.
+    let mut reducer = Reducer::from_input(&RunAgentInput { messages: messages.clone(), ..input(THREAD, "run-2") });
+    for (index, event) in log.events.iter().enumerate() {
+        assert_eq!(reducer.apply(event.clone(), index), None);
+    }
+    let after: Vec<Message> = reducer.messages().cloned().collect();
+    assert_eq!(after[..messages.len()], messages[..]);
+    assert_eq!(after.len(), messages.len() + 1);
+}
