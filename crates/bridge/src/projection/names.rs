@@ -12,7 +12,6 @@ use std::collections::{HashMap, HashSet};
 use runwire_agui::{
     Event, Message, ReasoningEncryptedValueSubtype, RunFinishedOutcome, RunStarted, SubagentStarted, ToolCallStart,
 };
-
 use serde_json::Value;
 
 use super::items::{Family, Items, Kind, Owner, parts_mut};

@@ -57,7 +57,10 @@ impl OwnNames {
     /// As JSON, and nothing where there are none.
     pub fn members(&self) -> Option<Value> {
         let names = |family: &HashMap<String, String>| {
-            family.iter().map(|(told, own)| (told.clone(), Value::from(own.clone()))).collect::<Map<_, _>>()
+            let mut names: Vec<_> = family.iter().map(|(told, own)| (told.clone(), Value::from(own.clone()))).collect();
+            // Of several names of one thing the last is the one that goes on.
+            names.sort_by(|(one, _), (other, _)| (one.len(), one).cmp(&(other.len(), other)));
+            names.into_iter().collect::<Map<_, _>>()
         };
         let members: Map<String, Value> = FAMILIES
             .into_iter()
