@@ -390,10 +390,9 @@ impl Names {
         }
         let owner = tag.clone().or_else(|| carried_by.clone().flatten());
         let (name, owner) = self.place(Kind::Call, &start.tool_call_id, owner);
-        // A call without a message makes one, which has the call's id.
+        // A call without a message that can hold it makes one, which has the call's id.
         let id = std::mem::replace(&mut start.tool_call_id, name);
-        if start.parent_message_id.is_none()
-            && start.tool_call_id != id
+        if start.tool_call_id != id
             && !self.texts.told.contains_key(&id)
             && self.exchange.current.get(Kind::Text, &id).is_none()
         {

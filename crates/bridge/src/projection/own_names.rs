@@ -104,56 +104,88 @@ impl OwnNames {
     /// The input of a client, as its agent knows it: messages, calls, their results and their subagents by its own ids. Gives
     /// those of the names that the input had.
     ///
-    /// What the client still has of an attempt that was given up is left out where the agent would take it for what it has
-    /// said since. Answers name interrupts, which are never called otherwise.
+    /// Where the client has two messages or calls that the agent would call the same, such as reasoning that an attempt left
+    /// behind, only the last may have that id, and only if none has it already: nothing is left out. Answers name interrupts,
+    /// which are never called otherwise.
     pub fn restore(&self, input: &mut RunAgentInput) -> OwnNames {
-        let mut used = OwnNames::default();
-        let mut restored = HashSet::new();
+        let used = self.used_by(input);
         for message in &mut input.messages {
-            if self.restore_message(message, &mut used) {
-                restored.insert(message.id().to_owned());
-            }
-        }
-        if !restored.is_empty() {
-            let mut seen = HashSet::new();
-            // What has the name since came behind what had it before.
-            input.messages.reverse();
-            input.messages.retain(|message| !restored.contains(message.id()) || seen.insert(message.id().to_owned()));
-            input.messages.reverse();
+            used.restore_message(message);
         }
         used
     }
 
-    /// Says whether the message itself had another name.
-    fn restore_message(&self, message: &mut Message, used: &mut OwnNames) -> bool {
-        let family = match message {
-            Message::Reasoning(_) | Message::Activity(_) => Family::Thoughts,
-            _ => Family::Texts,
+    /// The names that the input has, without those whose ids it has too.
+    fn used_by(&self, input: &RunAgentInput) -> OwnNames {
+        let ids: HashSet<&str> = input.messages.iter().map(Message::id).collect();
+        let mut calls = HashSet::new();
+        for message in &input.messages {
+            calls.extend(message.tool_calls().iter().map(|call| call.id.as_str()));
+            if let Message::Tool(tool) = message {
+                calls.insert(tool.tool_call_id.as_str());
+            }
+        }
+        let mut names = [Family::Texts, Family::Calls, Family::Thoughts].map(|family| (family, HashMap::new()));
+        let [texts, made, thoughts] = &mut names;
+        let mut used = OwnNames::default();
+        for message in &input.messages {
+            let (family, names) = match message {
+                Message::Reasoning(_) | Message::Activity(_) => (Family::Thoughts, &mut thoughts.1),
+                _ => (Family::Texts, &mut texts.1),
+            };
+            note(names, self.family(family), message.id(), &ids);
+            for call in message.tool_calls() {
+                note(&mut made.1, &self.calls, &call.id, &calls);
+            }
+            if let Message::Tool(tool) = message {
+                note(&mut made.1, &self.calls, &tool.tool_call_id, &calls);
+            }
+            if let Some((told, own)) = message.subagent_run_id().and_then(|told| self.agents.get_key_value(told)) {
+                used.agents.insert(told.clone(), own.clone());
+            }
+        }
+        for (family, names) in names {
+            used.family_mut(family).extend(names.into_iter().map(|(own, told)| (told.to_owned(), own.to_owned())));
+        }
+        used
+    }
+
+    fn restore_message(&self, message: &mut Message) {
+        let names = match message {
+            Message::Reasoning(_) | Message::Activity(_) => &self.thoughts,
+            _ => &self.texts,
         };
         let (id, subagent) = parts_mut(message);
-        let restored = self.restore_name(family, id, used);
+        restore(names, id);
         if let Some(subagent) = subagent {
-            self.restore_name(Family::Agents, subagent, used);
+            restore(&self.agents, subagent);
         }
         match message {
             Message::Assistant(assistant) => {
-                for call in assistant.tool_calls.iter_mut().flatten() {
-                    self.restore_name(Family::Calls, &mut call.id, used);
-                }
+                assistant.tool_calls.iter_mut().flatten().for_each(|call| restore(&self.calls, &mut call.id));
             }
-            Message::Tool(tool) => {
-                self.restore_name(Family::Calls, &mut tool.tool_call_id, used);
-            }
+            Message::Tool(tool) => restore(&self.calls, &mut tool.tool_call_id),
             _ => {}
         }
-        restored
     }
+}
 
-    fn restore_name(&self, family: Family, name: &mut String, used: &mut OwnNames) -> bool {
-        let Some(own) = self.family(family).get(name.as_str()) else { return false };
-        let told = std::mem::replace(name, own.clone());
-        used.family_mut(family).insert(told, own.clone());
-        true
+/// Notes by which name an own id was told last, unless among these the id stands for itself.
+fn note<'a>(
+    names: &mut HashMap<&'a str, &'a str>,
+    own_names: &'a HashMap<String, String>,
+    told: &'a str,
+    ids: &HashSet<&str>,
+) {
+    let stands_for_itself = |id: &String| ids.contains(id.as_str()) && !own_names.contains_key(id);
+    if let Some(own) = own_names.get(told).filter(|own| !stands_for_itself(own)) {
+        names.insert(own, told);
+    }
+}
+
+fn restore(names: &HashMap<String, String>, id: &mut String) {
+    if let Some(own) = names.get(id.as_str()) {
+        own.clone_into(id);
     }
 }
 
