@@ -139,6 +139,7 @@ fn catalogue(corpora: &mut Corpora) -> io::Result<()> {
                 both(bad.as_bytes(), good.as_bytes())?;
             }
             Example::Frames { bad, good } => both(bad, good)?,
+            Example::Answered { bad, good } => both(bad.body, good.body)?,
             Example::Timed { bad, good } => {
                 let joined = |pieces: &[(u64, &str)]| pieces.iter().map(|(_, bytes)| *bytes).collect::<String>();
                 both(joined(bad).as_bytes(), joined(good).as_bytes())?;

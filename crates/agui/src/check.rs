@@ -4,6 +4,7 @@
 //! recording, which earlier event a later one contradicts, and the page of the specification behind each rule.
 
 mod advice;
+mod answer;
 mod catalogue;
 mod detail;
 mod finding;
@@ -13,14 +14,15 @@ mod origins;
 mod report;
 
 pub use advice::AdviceRule;
-pub use catalogue::{Example, RuleEntry};
-pub use finding::{CheckRule, Earlier, Finding, Severity, UnknownRule};
+pub use answer::Answer;
+pub use catalogue::{Example, ExampleAnswer, RuleEntry};
+pub use finding::{CheckRule, Earlier, Finding, Severity, UnknownRule, steers_text};
 pub use form::Form;
 pub use judge::{CheckOptions, Checker, Judgement, Keep, StreamFacts};
 pub use report::{Report, ReportedError, ReportedOutcome, ReportedRun};
 
 use crate::input::RunAgentInput;
-use crate::sse::SseError;
+use crate::unreadable::ReaderLimit;
 
 /// Why a recording could not be judged.
 #[derive(Debug, thiserror::Error)]
@@ -34,9 +36,14 @@ pub enum CheckError {
     /// It begins like a JSON array and is none.
     #[error("the stream begins like a JSON array of events, but it is not JSON: {0}")]
     NotAnArray(String),
-    /// It is Server-Sent Events that cannot be read to the end.
-    #[error("the Server-Sent Events of the stream cannot be read: {0}")]
-    Sse(#[from] SseError),
+    /// An event is JSON, and goes past what this reader takes. Whether the stream conforms cannot be said.
+    #[error("event {event} of the stream {limit}; a client without that limit may take it")]
+    BeyondReader {
+        /// The event, counted from 0.
+        event: usize,
+        /// What it goes past.
+        limit: ReaderLimit,
+    },
     /// An event is larger than is sensible.
     #[error("an event of the stream is larger than {limit} bytes, which no client would take")]
     TooLarge {

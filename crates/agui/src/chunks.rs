@@ -9,7 +9,7 @@ use crate::events::{
     ReasoningMessageChunk, ReasoningMessageContent, ReasoningMessageEnd, ReasoningMessageStart, TextMessageChunk,
     TextMessageContent, TextMessageEnd, TextMessageStart, ToolCallArgs, ToolCallChunk, ToolCallEnd, ToolCallStart,
 };
-use crate::message::TextMessageRole;
+use crate::message::{Message, TextMessageRole};
 use crate::part::{ItemKind as Kind, Part, Step};
 use crate::violation::{Rule, Violation};
 
@@ -120,8 +120,11 @@ pub struct ChunkExpander {
 }
 
 /// The items of a run that a subagent owns, by id. Every other belongs to the parent agent.
+///
+/// It says of each item what [`Verifier`](crate::verify::Verifier) says, as long as that accepts what comes: a test holds
+/// the two together.
 #[derive(Debug, Default)]
-struct Owned {
+pub(crate) struct Owned {
     /// By kind.
     items: [HashMap<String, String>; 3],
     spans: HashMap<String, String>,
@@ -133,37 +136,87 @@ impl Owned {
         let owner = || match event {
             Event::ReasoningStart(event) => self.spans.get(&event.message_id),
             Event::ReasoningEnd(event) => self.spans.get(&event.message_id),
-            Event::ToolCallStart(event) => self.carrier(event.parent_message_id.as_deref()),
-            event => explicit_item(event).and_then(|(kind, id)| self.items[kind as usize].get(id)),
+            Event::ToolCallStart(event) => self.call(Some(&event.tool_call_id), event.parent_message_id.as_deref()),
+            event => explicit_item(event).and_then(|(kind, id)| self.of(kind, id)),
         };
         event.subagent_run_id().map(str::to_owned).or_else(|| owner().cloned())
     }
 
-    /// The owner of the message that carries a tool call, which is the call's as well.
-    fn carrier(&self, message_id: Option<&str>) -> Option<&String> {
-        self.items[Kind::Text as usize].get(message_id?)
+    pub(crate) fn of(&self, kind: Kind, id: &str) -> Option<&String> {
+        self.items[kind as usize].get(id)
     }
 
-    /// Puts on record what an event opens.
-    fn remember(&mut self, event: &Event) {
-        let (items, id) = match event {
-            Event::RunStarted(_) => {
+    /// The owner of a tool call: what the call is known by, or else what the message that carries it is.
+    fn call(&self, id: Option<&str>, message_id: Option<&str>) -> Option<&String> {
+        let known = id.and_then(|id| self.of(Kind::ToolCall, id));
+        known.or_else(|| self.of(Kind::Text, message_id?))
+    }
+
+    fn set(&mut self, kind: Kind, id: &str, owner: Option<&str>) {
+        let items = &mut self.items[kind as usize];
+        match owner {
+            Some(owner) => {
+                items.insert(id.to_owned(), owner.to_owned());
+            }
+            None => {
+                items.remove(id);
+            }
+        }
+    }
+
+    /// Puts on record what an event opens, makes or restates.
+    pub(crate) fn remember(&mut self, event: &Event) {
+        match event {
+            Event::RunStarted(started) => {
                 *self = Self::default();
-                return;
+                // Of an id that the input has twice, the first counts.
+                self.restate(started.input.iter().flat_map(|input| input.messages.iter().rev()));
             }
-            Event::TextMessageStart(event) => (&mut self.items[Kind::Text as usize], &event.message_id),
-            Event::ReasoningMessageStart(event) => (&mut self.items[Kind::Reasoning as usize], &event.message_id),
-            Event::ReasoningStart(event) => (&mut self.spans, &event.message_id),
+            Event::MessagesSnapshot(snapshot) => self.restate(snapshot.messages.iter()),
+            // A result is a message of its own each time.
+            Event::ToolCallResult(result) => {
+                self.set(Kind::Text, &result.message_id, result.subagent_run_id.as_deref());
+            }
             Event::ToolCallStart(start) => {
-                if let Some(owner) = self.lane(event) {
-                    self.items[Kind::ToolCall as usize].insert(start.tool_call_id.clone(), owner);
+                // A message that nothing opened is made by its first call, and is its owner's.
+                if let (Some(message_id), Some(tag)) = (&start.parent_message_id, &start.subagent_run_id) {
+                    self.set(Kind::Text, message_id, Some(tag));
                 }
-                return;
+                if let Some(owner) = self.lane(event) {
+                    self.set(Kind::ToolCall, &start.tool_call_id, Some(&owner));
+                }
             }
-            _ => return,
-        };
-        if let Some(owner) = event.subagent_run_id() {
-            items.insert(id.clone(), owner.to_owned());
+            Event::ReasoningStart(start) => {
+                if let Some(owner) = &start.subagent_run_id {
+                    self.spans.insert(start.message_id.clone(), owner.clone());
+                }
+            }
+            // Who says nothing of the owner changes nothing about it.
+            Event::TextMessageStart(start) if start.subagent_run_id.is_some() => {
+                self.set(Kind::Text, &start.message_id, start.subagent_run_id.as_deref());
+            }
+            Event::ReasoningMessageStart(start) if start.subagent_run_id.is_some() => {
+                self.set(Kind::Reasoning, &start.message_id, start.subagent_run_id.as_deref());
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes over who owns each of these messages, and the calls on it (events/state, `MESSAGES_SNAPSHOT`).
+    fn restate<'m>(&mut self, messages: impl Iterator<Item = &'m Message>) {
+        for message in messages {
+            let owner = message.subagent_run_id();
+            if owner.is_none() && self.items.iter().all(HashMap::is_empty) {
+                continue;
+            }
+            match message {
+                Message::Activity(_) => {}
+                Message::Reasoning(_) => self.set(Kind::Reasoning, message.id(), owner),
+                _ => self.set(Kind::Text, message.id(), owner),
+            }
+            for call in message.tool_calls() {
+                self.set(Kind::ToolCall, &call.id, owner);
+            }
         }
     }
 }
@@ -298,7 +351,7 @@ impl ChunkExpander {
                 start.name = chunk.name;
                 start.metadata.clone_from(&chunk.metadata);
                 start.subagent_run_id.clone_from(&lane);
-                out.push(start.into());
+                self.begin(start.into(), out);
                 opening = true;
                 id
             }
@@ -315,8 +368,12 @@ impl ChunkExpander {
     }
 
     fn tool_call(&mut self, chunk: ToolCallChunk, out: &mut Vec<Event>) -> Result<(), Violation> {
-        let owner = chunk.subagent_run_id.as_ref().or_else(|| self.owned.carrier(chunk.parent_message_id.as_deref()));
-        let lane = self.lane(Kind::ToolCall, chunk.tool_call_id.as_deref(), owner.map(String::as_str))?;
+        let id = chunk.tool_call_id.as_deref();
+        let is_assembled = id.is_some_and(|id| self.holders[Kind::ToolCall as usize].contains_key(id));
+        // Of a call that goes on the message is known already; another one is a conflict, and no attribution.
+        let carrier = chunk.parent_message_id.as_deref().filter(|_| !is_assembled);
+        let owner = chunk.subagent_run_id.as_ref().or_else(|| self.owned.call(id, carrier).filter(|_| !is_assembled));
+        let lane = self.lane(Kind::ToolCall, id, owner.map(String::as_str))?;
         let mut opening = false;
         let id = match self.continued(&lane, Kind::ToolCall, chunk.tool_call_id.as_deref()) {
             Some(Item { id, opener: Opener::ToolCall { name, parent }, .. }) => {
@@ -334,7 +391,7 @@ impl ChunkExpander {
                 start.parent_message_id = chunk.parent_message_id;
                 start.metadata.clone_from(&chunk.metadata);
                 start.subagent_run_id.clone_from(&lane);
-                out.push(start.into());
+                self.begin(start.into(), out);
                 opening = true;
                 id
             }
@@ -361,7 +418,7 @@ impl ChunkExpander {
                 let mut start = ReasoningMessageStart::new(id.as_str());
                 start.metadata.clone_from(&chunk.metadata);
                 start.subagent_run_id.clone_from(&lane);
-                out.push(start.into());
+                self.begin(start.into(), out);
                 opening = true;
                 id
             }
@@ -377,11 +434,15 @@ impl ChunkExpander {
         Ok(())
     }
 
-    /// The lane of a chunk: that of the item it names, else its own tag's, else the one that it can only mean.
+    /// The lane of a chunk: that of the item it names, else its own tag's, else that of the owner of what it opens anew, else
+    /// the one that it can only mean.
     fn lane(&self, kind: Kind, id: Option<&str>, tag: Option<&str>) -> Result<Owner, Violation> {
         let tagged = || tag.map(str::to_owned);
         if let Some(id) = id {
-            let Some(owner) = self.holders[kind as usize].get(id) else { return Ok(tagged()) };
+            let Some(owner) = self.holders[kind as usize].get(id) else {
+                // It opens the item anew, which stays its owner's.
+                return Ok(tagged().or_else(|| self.owned.of(kind, id).cloned()));
+            };
             if tag.is_some() && tag != owner.as_deref() {
                 return Err(self.violation(
                     Rule::AttributionMismatch,
@@ -456,15 +517,18 @@ impl ChunkExpander {
         }
     }
 
+    /// Tells of the start of an item that was opened.
+    fn begin(&mut self, start: Event, out: &mut Vec<Event>) {
+        self.owned.remember(&start);
+        out.push(start);
+    }
+
     fn open(&mut self, lane: &Owner, kind: Kind, id: &str, opener: Opener, out: &mut Vec<Event>) {
         self.close(lane, out);
         self.opened += 1;
         self.lanes.insert(lane.clone(), Item { kind, id: id.to_owned(), opener, opened: self.opened });
         self.holders[kind as usize].insert(id.to_owned(), lane.clone());
         self.by_kind.entry(kind).or_default().insert(lane.clone());
-        if let Some(owner) = lane {
-            self.owned.items[kind as usize].insert(id.to_owned(), owner.clone());
-        }
     }
 
     fn close(&mut self, lane: &Owner, out: &mut Vec<Event>) {
@@ -516,5 +580,115 @@ fn explicit_item(event: &Event) -> Option<(Kind, &str)> {
         Event::ReasoningMessageContent(event) => Some((Kind::Reasoning, &event.message_id)),
         Event::ReasoningMessageEnd(event) => Some((Kind::Reasoning, &event.message_id)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::{ChunkExpander, Event, Kind};
+    use crate::verify::Verifier;
+
+    const IDS: [&str; 3] = ["x", "y", "z"];
+
+    /// Any event that opens, makes, goes on with or restates an item.
+    fn any_event() -> impl Strategy<Value = Value> {
+        let id = || prop::sample::select(&IDS[..]);
+        let tag = || prop::option::of(prop::sample::select(&["A", "B"][..]));
+        const TYPES: [&str; 11] = [
+            "TEXT_MESSAGE_START",
+            "TEXT_MESSAGE_END",
+            "TOOL_CALL_START",
+            "TOOL_CALL_END",
+            "TOOL_CALL_RESULT",
+            "REASONING_MESSAGE_START",
+            "REASONING_MESSAGE_END",
+            "TEXT_MESSAGE_CHUNK",
+            "TOOL_CALL_CHUNK",
+            "REASONING_MESSAGE_CHUNK",
+            "MESSAGES_SNAPSHOT",
+        ];
+        (prop::sample::select(&TYPES[..]), id(), prop::option::of(id()), tag(), id(), tag(), any::<bool>()).prop_map(
+            |(event_type, id, parent, tag, other, others_tag, is_reasoning)| {
+                let mut event = json!({ "type": event_type });
+                let key = if event_type.starts_with("TOOL_CALL") { "toolCallId" } else { "messageId" };
+                match event_type {
+                    "MESSAGES_SNAPSHOT" => {
+                        let call =
+                            json!({"id": parent, "type": "function", "function": {"name": "f", "arguments": ""}});
+                        let mut first = json!({"id": id, "role": "assistant", "toolCalls": [call], "content": ""});
+                        if parent.is_none() {
+                            first.as_object_mut().unwrap().remove("toolCalls");
+                        }
+                        let role = if is_reasoning { "reasoning" } else { "user" };
+                        let mut second = json!({"id": other, "role": role, "content": ""});
+                        for (message, tag) in [(&mut first, tag), (&mut second, others_tag)] {
+                            if let Some(tag) = tag {
+                                message["subagentRunId"] = tag.into();
+                            }
+                        }
+                        event["messages"] = json!([first, second]);
+                        return event;
+                    }
+                    "TOOL_CALL_RESULT" => {
+                        event["messageId"] = other.into();
+                        event["content"] = "".into();
+                    }
+                    "TOOL_CALL_START" | "TOOL_CALL_CHUNK" => {
+                        event["toolCallName"] = "f".into();
+                        if let Some(parent) = parent {
+                            event["parentMessageId"] = parent.into();
+                        }
+                    }
+                    _ => {}
+                }
+                if event_type == "REASONING_MESSAGE_START" {
+                    event["role"] = "reasoning".into();
+                }
+                event[key] = id.into();
+                if let Some(tag) = tag {
+                    event["subagentRunId"] = tag.into();
+                }
+                event
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Which lane an event is in depends on who owns the item, and that is said by one rule: the verifier's.
+        #[test]
+        fn what_a_subagent_owns_is_what_the_verifier_says_it_owns(
+            echoed in prop::collection::vec(any_event(), 0..3),
+            events in prop::collection::vec(any_event(), 0..24),
+        ) {
+            let mut started = json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r"});
+            let messages: Vec<Value> =
+                echoed.iter().filter_map(|event| event["messages"].as_array().cloned()).flatten().collect();
+            started["input"] = json!({"threadId": "t", "runId": "r", "messages": messages});
+            let (mut expander, mut verifier) = (ChunkExpander::new(), Verifier::new());
+            for event in std::iter::once(started).chain(events) {
+                let mut expanded = Vec::new();
+                let pushed = expander.push(Event::from_value(event).unwrap(), &mut expanded);
+                // What is wrong is left out, as far as the verifier has not taken some of it.
+                if pushed.is_err() || !expanded.iter().all(|event| verifier.push(event).is_ok()) {
+                    break;
+                }
+                for kind in [Kind::Text, Kind::ToolCall, Kind::Reasoning] {
+                    for id in IDS {
+                        prop_assert_eq!(
+                            expander.owned.of(kind, id).map(String::as_str),
+                            verifier.owner_of(kind, id),
+                            "{:?} {}", kind, id
+                        );
+                    }
+                }
+            }
+        }
     }
 }

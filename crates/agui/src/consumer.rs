@@ -5,6 +5,7 @@
 //! run that ended with `RUN_ERROR`, and a *truncation* is a run whose ending never came. In all three, everything that
 //! was delivered stays delivered.
 
+use hashbrown::HashSet;
 use serde_json::Value;
 
 use crate::chunks::ChunkExpander;
@@ -104,6 +105,8 @@ pub struct Consumer {
     expander: ChunkExpander,
     verifier: Verifier,
     warnings: Vec<Warning>,
+    /// The ids of the runs so far.
+    run_ids: HashSet<String>,
     /// What the current push delivers. Kept from push to push, so that an event costs no allocation of its own.
     delivered: Vec<Event>,
     /// What the flat reader keeps, for the same reason.
@@ -133,6 +136,7 @@ impl Consumer {
             expander: ChunkExpander::new(),
             verifier,
             warnings: Vec::new(),
+            run_ids: HashSet::new(),
             delivered: Vec::new(),
             scratch: Scratch::default(),
             rejected: None,
@@ -348,7 +352,35 @@ impl Consumer {
                 return Err(violation);
             }
         }
+        if matches!(self.delivered.last(), Some(Event::RunStarted(_))) {
+            self.mention_identity(index);
+        }
         Ok(())
+    }
+
+    /// Mentions what is odd about the ids of a run that has just begun, and brings nobody into trouble here.
+    fn mention_identity(&mut self, event: usize) {
+        let Some(Event::RunStarted(started)) = self.delivered.last() else { return };
+        let path = |path: &str| Some(path.to_owned());
+        if let Some(input) = &started.input
+            && input.thread_id != started.thread_id
+        {
+            let message = format!(
+                "RUN_STARTED opens run '{}' on thread '{}' and echoes an input of thread '{}'; a run is on the thread of \
+                 its input.",
+                started.run_id, started.thread_id, input.thread_id
+            );
+            let (rule, path) = (WarningRule::EchoOfAnotherThread, path("/input/threadId"));
+            self.warnings.push(Warning { rule, message, event, path });
+        }
+        if !self.run_ids.insert(started.run_id.clone()) {
+            let message = format!(
+                "RUN_STARTED opens run '{}' again, which the stream had already; an id is one run's and is not used again.",
+                started.run_id
+            );
+            let (rule, path) = (WarningRule::RunIdReused, path("/runId"));
+            self.warnings.push(Warning { rule, message, event, path });
+        }
     }
 
     fn mention_version(&mut self, declared: Option<&str>, event: usize) {
@@ -371,14 +403,19 @@ impl Consumer {
     fn mention_missing_run(&mut self, runs: &[RunRecord]) {
         let Some((_, run_id)) = &self.requested else { return };
         // A failure before any run began names none.
-        if runs.iter().any(|run| run.run_id.as_ref().is_none_or(|id| id == run_id)) {
-            return;
-        }
-        let message = format!("The input asked for run '{run_id}', but no run of the stream has that id.");
+        let is_requested = |run: &RunRecord| run.run_id.as_ref().is_none_or(|id| id == run_id);
+        let message = match runs.last().and_then(|run| run.run_id.as_ref()) {
+            _ if runs.last().is_some_and(is_requested) => return,
+            Some(last) if runs.iter().any(is_requested) => format!(
+                "The input asked for run '{run_id}', and run '{last}' came after it; the run that was asked for is the last."
+            ),
+            _ => format!("The input asked for run '{run_id}', but no run of the stream has that id."),
+        };
         let event = self.index.saturating_sub(1);
         self.warnings.push(Warning { rule: WarningRule::RequestedRunMissing, message, event, path: None });
     }
 }
+
 /// As [`Consumer::reduce_patch`], for an event that extends an item or closes it. What it says is lent by the consumer, so
 /// it is given what else it takes.
 fn extend(

@@ -16,6 +16,7 @@ use crate::enforce::{Enforcement, Survival, enforce, found};
 use crate::event::{Event, EventType};
 use crate::flat::{self, Scratch};
 use crate::schema::{SAFE_INTEGER, event_shape};
+use crate::unreadable::Unreadable;
 use crate::violation::{Rule, Violation};
 use crate::warning::{Warning, WarningRule};
 
@@ -44,9 +45,8 @@ pub fn decode_event(json: &[u8], index: usize) -> Result<Decoded, Violation> {
 
 /// Parses the JSON of one event.
 pub(crate) fn parse(json: &[u8], index: usize) -> Result<Value, Violation> {
-    serde_json::from_slice(json).map_err(|error| {
-        Violation::new(Rule::MalformedJson, index, format!("The event is not a JSON document: {error}."))
-    })
+    serde_json::from_slice(json)
+        .map_err(|error| Violation::new(Rule::MalformedJson, index, Unreadable::new(json, error).to_string()))
 }
 
 /// Reads one event that is parsed already, by the rules of [`decode_event`].
@@ -56,11 +56,13 @@ pub(crate) fn parse(json: &[u8], index: usize) -> Result<Value, Violation> {
 /// As [`decode_event`].
 pub fn decode_value(mut value: Value, index: usize) -> Result<Decoded, Violation> {
     let malformed = |path: &str, expected: &str, found: &str, subject: &str| {
-        let message = format!("{subject} is malformed at {path}: expected {expected}, found {found}.");
+        // The pointer to the whole of a document is the empty one.
+        let at = if path.is_empty() { String::new() } else { format!(" at {path}") };
+        let message = format!("{subject} is malformed{at}: expected {expected}, found {found}.");
         Violation::new(Rule::MalformedValue, index, message)
     };
     let Value::Object(members) = &value else {
-        return Err(malformed("/", "an object", &found(&value), "The event"));
+        return Err(malformed("", "an object", &found(&value), "The event"));
     };
     let name = match members.get("type") {
         Some(Value::String(name)) => name.as_str(),
@@ -82,7 +84,7 @@ pub fn decode_value(mut value: Value, index: usize) -> Result<Decoded, Violation
         Ok(Survival::Dropped) => Ok(Decoded { event: None, warnings }),
         Ok(Survival::Kept) => match Event::from_value(value) {
             Ok(event) => Ok(Decoded { event: Some(event), warnings }),
-            Err(error) => Err(malformed("/", "what the schema describes", &error.to_string(), event_type.as_str())),
+            Err(error) => Err(malformed("", "what the schema describes", &error.to_string(), event_type.as_str())),
         },
     }
 }

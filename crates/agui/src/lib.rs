@@ -46,6 +46,7 @@ mod reducer;
 mod retired;
 mod schema;
 mod sse;
+mod unreadable;
 mod usage;
 mod verify;
 mod version;
@@ -76,6 +77,7 @@ pub use outgoing::{
 pub use pending::{Pending, PendingToolCall};
 pub use reducer::Reducer;
 pub use sse::{SseDecoder, SseEncoder, SseError, SseEvent, SseEventRef, SseEvents};
+pub use unreadable::ReaderLimit;
 pub use usage::{CallUsage, MAX_TOKENS, Part, TokenUsage, UsageError, UsageLedger};
 pub use verify::Verifier;
 pub use version::{Declaration, PROTOCOL_VERSION, ProtocolVersion, UninterpretableVersion};

@@ -4,11 +4,12 @@ mod application;
 mod direct;
 
 use serde::{Deserialize, Deserializer, de};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::enforce::{Survival, enforce_kind, is_json_pointer};
 use crate::schema;
 
+pub(crate) use application::Measure;
 pub(crate) use direct::{Operation, operations as state_delta};
 
 /// Reads a list of well-formed operations, keeping the members that they do not define.
@@ -53,23 +54,43 @@ fn is_usual(operation: &Value) -> bool {
 }
 
 /// Applies the operations to `document` in order. When one fails, the document stays as it was: what was changed is
-/// changed back, so the cost is that of the operations and not of the document.
+/// changed back, so the cost is that of the operations and not of the document. `measure` is the document's.
 ///
 /// # Errors
 ///
 /// Which operation does not apply, and why.
-pub(crate) fn apply(document: &mut Value, operations: Vec<Value>) -> Result<(), String> {
-    application::apply(document, operations)
+pub(crate) fn apply(document: &mut Value, measure: &mut Measure, operations: Vec<Value>) -> Result<(), String> {
+    application::apply(document, measure, operations)
+}
+
+/// As [`apply`], for a document that is an object and stays one: a patch that makes something else of it fails.
+///
+/// # Errors
+///
+/// As [`apply`].
+pub(crate) fn apply_to_object(
+    document: &mut Map<String, Value>,
+    measure: &mut Measure,
+    operations: Vec<Value>,
+) -> Result<(), String> {
+    let mut value = Value::Object(std::mem::take(document));
+    let applied = application::apply_to_object(&mut value, measure, operations);
+    match value {
+        Value::Object(members) => *document = members,
+        _ => unreachable!("what would be no object is taken back"),
+    }
+    applied
 }
 
 /// As [`apply`], for operations that were read as such.
-pub(crate) fn apply_directly(document: &mut Value, operations: Vec<Operation<'_>>) -> Result<(), String> {
-    application::apply_directly(document, operations)
-}
-
-/// Whether an operation replaces or removes the whole document, after which an object may be none any more.
-pub(crate) fn touches_root(operations: &[Value]) -> bool {
-    operations.iter().any(|operation| {
-        ["path", "from"].iter().any(|member| operation.get(member).and_then(Value::as_str) == Some(""))
-    })
+///
+/// # Errors
+///
+/// As [`apply`].
+pub(crate) fn apply_directly(
+    document: &mut Value,
+    measure: &mut Measure,
+    operations: Vec<Operation<'_>>,
+) -> Result<(), String> {
+    application::apply_directly(document, measure, operations)
 }

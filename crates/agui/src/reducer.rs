@@ -1,5 +1,6 @@
 //! What a client holds: the messages of the conversation and the state.
 
+use hashbrown::HashMap;
 use serde_json::{Map, Value};
 
 use crate::conversation::{Conversation, Place};
@@ -25,12 +26,25 @@ use crate::warning::{Warning, WarningRule};
 pub struct Reducer {
     conversation: Conversation,
     state: Value,
+    /// Of the state.
+    measure: patch::Measure,
+    /// Of the contents of activities that copied something within themselves, by message id.
+    activity_measures: HashMap<String, patch::Measure>,
     interrupts: Vec<Interrupt>,
+    /// Whether anything has said what the state is.
+    knows_state: bool,
 }
 
 impl Default for Reducer {
     fn default() -> Self {
-        Self { conversation: Conversation::default(), state: Value::Object(Map::new()), interrupts: Vec::new() }
+        Self {
+            conversation: Conversation::default(),
+            state: Value::Object(Map::new()),
+            measure: patch::Measure::default(),
+            activity_measures: HashMap::new(),
+            interrupts: Vec::new(),
+            knows_state: false,
+        }
     }
 }
 
@@ -47,7 +61,8 @@ impl Reducer {
         Self {
             conversation: input.messages.iter().cloned().collect(),
             state: input.starting_state(),
-            interrupts: Vec::new(),
+            knows_state: true,
+            ..Self::default()
         }
     }
 
@@ -59,7 +74,7 @@ impl Reducer {
         // What a stream consists of nearly alone is looked at where it is; an event is some hundred bytes to move.
         let plain = match &event {
             Event::TextMessageContent(content) if content.metadata.is_none() => {
-                Some(self.text_delta(&content.message_id, &content.delta, None))
+                Some(self.text_delta(ItemKind::Text, &content.message_id, &content.delta, None))
             }
             Event::ToolCallArgs(args) if args.metadata.is_none() => {
                 Some(self.tool_call_delta(&args.tool_call_id, &args.delta, None))
@@ -76,8 +91,8 @@ impl Reducer {
     pub(crate) fn extend(&mut self, kind: ItemKind, id: &str, delta: Option<&str>, index: usize) -> Option<Warning> {
         let result = match (kind, delta) {
             (ItemKind::ToolCall, delta) => self.tool_call_delta(id, delta.unwrap_or_default(), None),
-            (ItemKind::Text | ItemKind::Reasoning, Some(delta)) => self.text_delta(id, delta, None),
-            (ItemKind::Text | ItemKind::Reasoning, None) => self.text_metadata(id, None),
+            (ItemKind::Text | ItemKind::Reasoning, Some(delta)) => self.text_delta(kind, id, delta, None),
+            (ItemKind::Text | ItemKind::Reasoning, None) => self.text_metadata(kind, id, None),
         };
         let (rule, message) = result.err()?;
         Some(Warning { rule, message, event: index, path: None })
@@ -85,23 +100,25 @@ impl Reducer {
 
     /// Changes the state, as [`Reducer::apply`] does with the event that says no more than this.
     pub(crate) fn patch_state(&mut self, operations: Vec<patch::Operation<'_>>, index: usize) -> Option<Warning> {
-        let (rule, message) = patch::apply_directly(&mut self.state, operations).map_err(state_kept).err()?;
+        self.knows_state = true;
+        let applied = patch::apply_directly(&mut self.state, &mut self.measure, operations);
+        let (rule, message) = applied.map_err(state_kept).err()?;
         Some(Warning { rule, message, event: index, path: None })
     }
 
     fn apply_any(&mut self, event: Event) -> Result<(), (WarningRule, String)> {
         match event {
             Event::TextMessageContent(content) => {
-                self.text_delta(&content.message_id, &content.delta, content.metadata)
+                self.text_delta(ItemKind::Text, &content.message_id, &content.delta, content.metadata)
             }
             Event::ToolCallArgs(args) => self.tool_call_delta(&args.tool_call_id, &args.delta, args.metadata),
             Event::ReasoningMessageContent(content) => {
-                self.text_delta(&content.message_id, &content.delta, content.metadata)
+                self.text_delta(ItemKind::Reasoning, &content.message_id, &content.delta, content.metadata)
             }
             Event::TextMessageStart(start) => self.text_start(start),
-            Event::TextMessageEnd(end) => self.text_metadata(&end.message_id, end.metadata),
+            Event::TextMessageEnd(end) => self.text_metadata(ItemKind::Text, &end.message_id, end.metadata),
             Event::ReasoningMessageStart(start) => self.reasoning_start(start),
-            Event::ReasoningMessageEnd(end) => self.text_metadata(&end.message_id, end.metadata),
+            Event::ReasoningMessageEnd(end) => self.text_metadata(ItemKind::Reasoning, &end.message_id, end.metadata),
             Event::ToolCallStart(start) => self.tool_call_start(start),
             Event::ToolCallEnd(end) => self.tool_call_delta(&end.tool_call_id, "", end.metadata),
             Event::ToolCallResult(result) => {
@@ -109,10 +126,13 @@ impl Reducer {
                 Ok(())
             }
             Event::StateSnapshot(snapshot) => {
-                self.state = snapshot.snapshot;
+                self.set_state(snapshot.snapshot);
                 Ok(())
             }
-            Event::StateDelta(delta) => patch::apply(&mut self.state, delta.delta).map_err(state_kept),
+            Event::StateDelta(delta) => {
+                self.knows_state = true;
+                patch::apply(&mut self.state, &mut self.measure, delta.delta).map_err(state_kept)
+            }
             Event::MessagesSnapshot(snapshot) => {
                 self.reconcile(snapshot.messages);
                 Ok(())
@@ -122,11 +142,21 @@ impl Reducer {
             Event::ReasoningEncryptedValue(value) => self.encrypted_value(value),
             Event::RunStarted(started) => {
                 self.interrupts.clear();
-                for message in started.input.into_iter().flat_map(|input| input.messages) {
+                let Some(input) = started.input else { return Ok(()) };
+                // Who did not ask learns here what the state was (basic/run-input); who has seen it change knows better.
+                if !self.knows_state {
+                    self.set_state(input.starting_state());
+                }
+                for message in input.messages {
                     if self.conversation.find(message.id()).is_none() {
                         self.conversation.append(message);
                     }
                 }
+                Ok(())
+            }
+            // Also behind RUN_FINISHED: the run has failed then, and waits for nothing (events/lifecycle).
+            Event::RunError(_) => {
+                self.interrupts.clear();
                 Ok(())
             }
             Event::RunFinished(finished) => {
@@ -137,6 +167,12 @@ impl Reducer {
             }
             _ => Ok(()),
         }
+    }
+
+    fn set_state(&mut self, state: Value) {
+        self.state = state;
+        self.measure = patch::Measure::default();
+        self.knows_state = true;
     }
 
     /// The messages, in order.
@@ -156,7 +192,8 @@ impl Reducer {
         &self.state
     }
 
-    /// The interrupts that the last run asked for, until the next run starts (patterns/interrupt-resume).
+    /// The interrupts that the last run asked for, until the next run starts or the run is said to have failed
+    /// (patterns/interrupt-resume).
     #[must_use]
     pub fn interrupts(&self) -> &[Interrupt] {
         &self.interrupts
@@ -169,10 +206,13 @@ impl Reducer {
     }
 
     fn text_start(&mut self, start: TextMessageStart) -> Result<(), (WarningRule, String)> {
-        if self.conversation.find(&start.message_id).is_some() {
+        let held = self.message(&start.message_id);
+        let taken = held.filter(|held| is_taken(ItemKind::Text, held)).map(Message::role);
+        if held.is_some() && taken.is_none() {
             // A reopened message continues; its established values stand (events/text-messages).
-            return self.text_metadata(&start.message_id, start.metadata);
+            return self.text_metadata(ItemKind::Text, &start.message_id, start.metadata);
         }
+        let result = taken.map_or(Ok(()), |role| Err(id_used_twice(&start.message_id, role)));
         let TextMessageStart { message_id: id, role, name, metadata, subagent_run_id, .. } = start;
         self.conversation.append(match role.unwrap_or_default() {
             TextMessageRole::Developer => Message::Developer(DeveloperMessage {
@@ -197,32 +237,39 @@ impl Reducer {
                 Message::User(UserMessage { id, name, metadata, subagent_run_id, ..UserMessage::default() })
             }
         });
-        Ok(())
+        result
     }
 
     fn reasoning_start(&mut self, start: ReasoningMessageStart) -> Result<(), (WarningRule, String)> {
-        if self.conversation.find(&start.message_id).is_some() {
-            return self.text_metadata(&start.message_id, start.metadata);
+        let held = self.message(&start.message_id);
+        let taken = held.filter(|held| is_taken(ItemKind::Reasoning, held)).map(Message::role);
+        if held.is_some() && taken.is_none() {
+            return self.text_metadata(ItemKind::Reasoning, &start.message_id, start.metadata);
         }
+        let result = taken.map_or(Ok(()), |role| Err(id_used_twice(&start.message_id, role)));
         self.conversation.append(Message::Reasoning(ReasoningMessage {
             id: start.message_id,
             metadata: start.metadata,
             subagent_run_id: start.subagent_run_id,
             ..ReasoningMessage::default()
         }));
-        Ok(())
+        result
     }
 
-    /// The message that holds streamed text, and the place of its text.
-    fn text_target(&mut self, id: &str) -> Result<Place, (WarningRule, String)> {
+    /// The message that holds streamed text of a kind, and the place of its text.
+    fn text_target(&mut self, kind: ItemKind, id: &str) -> Result<Place, (WarningRule, String)> {
         let missing = |what: String| (WarningRule::TextTarget, what);
         let place = self.conversation.find_again(id).ok_or_else(|| missing(format!("No message '{id}' is held.")))?;
         match self.conversation.message_mut(place) {
+            // Reasoning is what an agent chose not to say in its answer, so the two never run into each other.
+            message if is_taken(kind, message) => {
+                let role = message.role();
+                Err(missing(format!("Message '{id}' is a {role} message and cannot hold other text; it was skipped.")))
+            }
             Message::Activity(_) => {
                 Err(missing(format!("Message '{id}' is an activity and cannot hold streamed text; it was skipped.")))
             }
-            Message::User(UserMessage { content: Content::Parts(_), .. })
-            | Message::Tool(ToolMessage { content: Content::Parts(_), .. }) => {
+            Message::User(UserMessage { content: Content::Parts(_), .. }) => {
                 Err(missing(format!("Message '{id}' consists of parts and cannot hold streamed text; it was skipped.")))
             }
             _ => Ok(place),
@@ -231,27 +278,32 @@ impl Reducer {
 
     fn text_delta(
         &mut self,
+        kind: ItemKind,
         id: &str,
         delta: &str,
         metadata: Option<Map<String, Value>>,
     ) -> Result<(), (WarningRule, String)> {
-        let place = self.text_target(id)?;
+        let place = self.text_target(kind, id)?;
         let message = self.conversation.message_mut(place);
         match message {
             Message::Developer(message) => message.content.push_str(delta),
             Message::System(message) => message.content.push_str(delta),
             Message::Assistant(message) => message.content.get_or_insert_default().push_str(delta),
             Message::Reasoning(message) => message.content.push_str(delta),
-            Message::User(UserMessage { content: Content::Text(text), .. })
-            | Message::Tool(ToolMessage { content: Content::Text(text), .. }) => text.push_str(delta),
+            Message::User(UserMessage { content: Content::Text(text), .. }) => text.push_str(delta),
             Message::User(_) | Message::Tool(_) | Message::Activity(_) => {}
         }
         merge(message.metadata_mut(), metadata);
         Ok(())
     }
 
-    fn text_metadata(&mut self, id: &str, metadata: Option<Map<String, Value>>) -> Result<(), (WarningRule, String)> {
-        let place = self.text_target(id)?;
+    fn text_metadata(
+        &mut self,
+        kind: ItemKind,
+        id: &str,
+        metadata: Option<Map<String, Value>>,
+    ) -> Result<(), (WarningRule, String)> {
+        let place = self.text_target(kind, id)?;
         merge(self.conversation.message_mut(place).metadata_mut(), metadata);
         Ok(())
     }
@@ -309,25 +361,30 @@ impl Reducer {
 
     fn tool_call_result(&mut self, result: ToolCallResult) {
         let ToolCallResult { message_id: id, tool_call_id, content, metadata, subagent_run_id, .. } = result;
-        let message = ToolMessage { metadata, subagent_run_id, ..ToolMessage::new(id, content, tool_call_id) };
-        match self.conversation.find(&message.id) {
-            // The same result again, as in a replay, is the same message and not a second one.
-            Some(place) if matches!(self.conversation.message(place), Message::Tool(_)) => {
-                self.conversation.replace(place, Message::Tool(message));
-            }
-            _ => {
-                self.conversation.append_answer(message);
-            }
+        if let Some(place) = self.conversation.find(&id)
+            && let Message::Tool(held) = self.conversation.message_mut(place)
+        {
+            // The same result again, as in a replay, is the same message and not a second one. What was said of it beside
+            // its content stays (basic/metadata; events/reasoning).
+            (held.content, held.tool_call_id, held.subagent_run_id) = (content, tool_call_id, subagent_run_id);
+            merge(&mut held.metadata, metadata);
+            return;
         }
+        let message = ToolMessage { metadata, subagent_run_id, ..ToolMessage::new(id, content, tool_call_id) };
+        self.conversation.append_answer(message);
     }
 
     /// Reconciles with the complete set of the producer's messages (events/state, `MESSAGES_SNAPSHOT`): known messages
     /// keep their place, new ones come after, and the others go, except for activities and reasoning that the producer
     /// does not track.
     fn reconcile(&mut self, snapshot: Vec<Message>) {
+        let is_activity = |message: &Message| matches!(message, Message::Activity(_));
+        if !self.activity_measures.is_empty() && snapshot.iter().any(is_activity) {
+            self.activity_measures.clear();
+        }
         // The usual snapshot restates all that is held in the order in which it is held, and is the outcome as it is.
         let Err(snapshot) = self.conversation.restate(snapshot) else { return };
-        let tracks_activities = snapshot.iter().any(|message| matches!(message, Message::Activity(_)));
+        let tracks_activities = snapshot.iter().any(is_activity);
         let tracks_reasoning = snapshot.iter().any(|message| matches!(message, Message::Reasoning(_)));
         let held = std::mem::take(&mut self.conversation).into_messages();
         // Of two messages with one id the later one counts, at the place of the earlier one.
@@ -367,6 +424,9 @@ impl Reducer {
     fn activity_snapshot(&mut self, snapshot: ActivitySnapshot) -> Result<(), (WarningRule, String)> {
         let ActivitySnapshot { message_id: id, activity_type, content, replace, metadata, subagent_run_id, .. } =
             snapshot;
+        if replace != Some(false) {
+            self.activity_measures.remove(&id);
+        }
         let Some(place) = self.conversation.find(&id) else {
             let activity = ActivityMessage { id, activity_type, content, metadata, subagent_run_id };
             self.conversation.append(Message::Activity(activity));
@@ -400,25 +460,14 @@ impl Reducer {
             return Err((WarningRule::ActivityTarget, message));
         };
         merge(&mut activity.metadata, delta.metadata);
-        // Content is an object by schema. Only an operation on the root can make it something else.
-        let before = patch::touches_root(&delta.patch).then(|| activity.content.clone());
-        let mut content = Value::Object(std::mem::take(&mut activity.content));
-        let applied = patch::apply(&mut content, delta.patch);
-        let reason = match (applied, content) {
-            (applied, Value::Object(content)) => {
-                activity.content = content;
-                match applied {
-                    Ok(()) => {
-                        activity.activity_type = delta.activity_type;
-                        return Ok(());
-                    }
-                    Err(reason) => reason,
-                }
-            }
-            (_, _) => {
-                activity.content = before.unwrap_or_default();
-                "the result is not an object".to_owned()
-            }
+        let mut measure = self.activity_measures.remove(id).unwrap_or_default();
+        let applied = patch::apply_to_object(&mut activity.content, &mut measure, delta.patch);
+        if measure.is_taken() {
+            self.activity_measures.insert(id.clone(), measure);
+        }
+        let Err(reason) = applied else {
+            activity.activity_type = delta.activity_type;
+            return Ok(());
         };
         let message = format!("Failed to apply the patch of activity '{id}', and kept its content: {reason}");
         Err((WarningRule::PatchNotApplied, message))
@@ -449,6 +498,21 @@ impl Reducer {
             }
         }
     }
+}
+
+/// Whether a message is a thing of its own, which text of this kind neither opens again nor extends.
+fn is_taken(kind: ItemKind, message: &Message) -> bool {
+    match kind {
+        ItemKind::Reasoning => !matches!(message, Message::Reasoning(_) | Message::Activity(_)),
+        ItemKind::Text | ItemKind::ToolCall => matches!(message, Message::Reasoning(_) | Message::Tool(_)),
+    }
+}
+
+/// basic/index, "Identifiers": a `messageId` is unique within its thread.
+fn id_used_twice(id: &str, role: &str) -> (WarningRule, String) {
+    let message =
+        format!("The id '{id}' is that of a {role} message; another message of the same id was made for this.");
+    (WarningRule::TextTarget, message)
 }
 
 fn state_kept(reason: String) -> (WarningRule, String) {

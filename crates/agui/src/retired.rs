@@ -87,6 +87,13 @@ impl RetiredShapes {
             let message = format!("{retired} is retired; it was translated to {current}.");
             warnings.push(retired_shape(message, event, "/type".to_owned()));
         }
+        // None of them had these, so what stands there is nothing that could be meant.
+        for member in ["messageId", "role"] {
+            if members.shift_remove(member).is_some() {
+                let message = format!("{retired} carries {member}, which it never had; it was left out.");
+                warnings.push(retired_shape(message, event, format!("/{member}")));
+            }
+        }
         let id = match name {
             "THINKING_START" => {
                 if let Some(title) = members.shift_remove("title") {

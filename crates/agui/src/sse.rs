@@ -128,10 +128,10 @@ impl SseDecoder {
     }
 
     /// Ends the stream. `true` when it stopped inside an event, which is discarded as the standard says: without its
-    /// blank line nobody knows whether it is whole.
+    /// blank line nobody knows whether it is whole. A comment that is cut is part of none.
     #[must_use]
     pub fn finish(self) -> bool {
-        !self.failed && (self.in_event || !self.line.is_empty())
+        !self.failed && (self.in_event || self.line.first().is_some_and(|&first| first != b':'))
     }
 
     /// The id of the last event that had one: what a reconnecting reader sends as `Last-Event-ID`.
@@ -475,7 +475,14 @@ mod tests {
 
     #[test]
     fn an_unterminated_event_is_discarded_and_reported() {
-        for (stream, unterminated) in [("data: a\n\n", false), ("data: a\n", true), ("data: a", true), ("", false)] {
+        for (stream, unterminated) in [
+            ("data: a\n\n", false),
+            ("data: a\n", true),
+            ("data: a", true),
+            ("", false),
+            ("data: a\n\n: keep", false),
+            ("data: a\n: keep", true),
+        ] {
             let mut decoder = SseDecoder::new(100);
             let _ = decoder.push(stream.as_bytes());
             assert_eq!(decoder.finish(), unterminated, "{stream:?}");

@@ -148,6 +148,17 @@ impl Verifier {
         self.started_calls.iter().map(String::as_str).filter(|call| !self.answered_calls.contains(*call))
     }
 
+    /// Which subagent owns the item; `None` for the parent agent's, and for what is not on record.
+    #[cfg(test)]
+    pub(crate) fn owner_of(&self, kind: ItemKind, id: &str) -> Option<&str> {
+        let items = match kind {
+            ItemKind::Text => &self.texts,
+            ItemKind::ToolCall => &self.tool_calls,
+            ItemKind::Reasoning => &self.reasoning,
+        };
+        items.owner(id)?.as_deref()
+    }
+
     fn judge(&mut self, event: &Event) -> Result<(), Violation> {
         self.judge_place(event)?;
         if let Event::RunStarted(event) = event {

@@ -52,10 +52,22 @@ warning_rules! {
     TextTarget = "text-target",
     /// A tool call names a parent message that cannot hold it.
     ToolCallParent = "tool-call-parent",
-    /// No run on the stream is the one that the input asked for (basic/run-input, "Identity").
+    /// The last run on the stream is not the one that the input asked for (basic/run-input, "Identity").
     RequestedRunMissing = "requested-run-missing",
-    /// The stream stopped inside an SSE event, which was discarded.
+    /// A run has the id of an earlier one (basic, "Identifiers").
+    RunIdReused = "run-id-reused",
+    /// A run echoes an input of another thread (basic/run-input, "Identity").
+    EchoOfAnotherThread = "echo-of-another-thread",
+    /// The stream stopped inside an event, which was discarded (transports, "Truncation").
     UnterminatedEvent = "unterminated-event",
+    /// A run that starts is answered with status 200 (transports/http-sse, "Response").
+    ResponseStatus = "response-status",
+    /// An answer is protobuf only where the request admits it (transports/http-protobuf, "Negotiation").
+    UnaskedProtobuf = "unasked-protobuf",
+    /// The `Content-Type` of protobuf has no parameters (transports/http-protobuf, "Negotiation").
+    ProtobufContentType = "protobuf-content-type",
+    /// A response is closed when the last of its runs has ended (transports/http-sse, "Response").
+    ResponseLeftOpen = "response-left-open",
 }
 
 impl fmt::Display for WarningRule {

@@ -4,9 +4,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use runwire_agui::proto::Accept;
 use runwire_agui::{
-    CheckOptions, CheckRule, Checker, Event, Example, Judgement, ReportedOutcome, RunAgentInput, Severity, Verifier,
-    WarningRule,
+    Answer, CheckOptions, CheckRule, Checker, Event, Example, ExampleAnswer, Judgement, ReportedOutcome, RunAgentInput,
+    Severity, Verifier, WarningRule,
 };
 
 fn judge<B: AsRef<[u8]>>(pieces: &[(Option<u64>, B)], input: Option<&str>) -> Judgement {
@@ -17,6 +18,17 @@ fn judge<B: AsRef<[u8]>>(pieces: &[(Option<u64>, B)], input: Option<&str>) -> Ju
             Some(at) => checker.push_at(piece.as_ref(), Duration::from_millis(*at)).unwrap(),
             None => checker.push(piece.as_ref()).unwrap(),
         }
+    }
+    checker.finish().unwrap()
+}
+
+fn judge_answer(answer: ExampleAnswer) -> Judgement {
+    let ExampleAnswer { accept, status, content_type, body, left_open } = answer;
+    let mut checker = Checker::new(CheckOptions::default());
+    checker.answered(&Answer { status, content_type, accept: Some(Accept::of([accept])) });
+    checker.push_at(body, Duration::from_millis(40)).unwrap();
+    if let Some(wait) = left_open {
+        checker.left_at(Duration::from_millis(40 + wait));
     }
     checker.finish().unwrap()
 }
@@ -58,6 +70,10 @@ fn the_bad_stream_of_every_rule_breaks_exactly_it_and_the_good_one_is_clean() {
                 breaks_only(rule, &judge(&timed(bad), None));
                 is_clean(rule, &judge(&timed(good), None));
             }
+            Example::Answered { bad, good } => {
+                breaks_only(rule, &judge_answer(bad));
+                is_clean(rule, &judge_answer(good));
+            }
             Example::Frames { bad, good } => {
                 breaks_only(rule, &judge(&[(None, bad)], None));
                 is_clean(rule, &judge(&[(None, good)], None));
@@ -96,8 +112,8 @@ fn every_rule_has_a_name_of_its_own_a_page_and_a_sentence() {
         assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{name}");
         assert_eq!(name.parse(), Ok(rule));
         let entry = rule.entry();
-        let (section, _) = entry.page.split_once('/').unwrap();
-        assert!(matches!(section, "basic" | "events"), "{}", entry.page);
+        let section = entry.page.split(['/', '#']).next();
+        assert!(matches!(section, Some("basic" | "events")), "{}", entry.page);
         assert!(entry.url().starts_with("https://docs.ag-ui.com/spec/1.0/"), "{}", entry.url());
         assert!(entry.statement.ends_with('.') && !entry.statement.contains("  "), "{}", entry.statement);
     }

@@ -258,3 +258,120 @@ fn a_chunked_call_on_a_subagents_message_ends_with_the_subagent() {
     );
     assert_eq!(events[3]["subagentRunId"], "s");
 }
+
+/// Expands and verifies; the rule that is broken, if one is.
+fn verdict(stream: Value) -> Result<(), (usize, String)> {
+    let mut consumer = runwire_agui::Consumer::default();
+    for event in stream.as_array().unwrap() {
+        consumer
+            .push_value(event.clone())
+            .map_err(|rejected| (rejected.violation.event, rejected.violation.rule.as_str().to_owned()))?;
+    }
+    Ok(())
+}
+
+/// events/state, `MESSAGES_SNAPSHOT`: it establishes each message's ownership.
+#[test]
+fn a_snapshot_that_names_no_owner_gives_the_message_back_to_the_parent_agent() {
+    let stream = json!([
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        {"type": "TEXT_MESSAGE_START", "messageId": "m", "subagentRunId": "A"},
+        {"type": "TEXT_MESSAGE_END", "messageId": "m"},
+        {"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "m", "role": "assistant", "content": ""}]},
+        {"type": "TOOL_CALL_CHUNK", "toolCallId": "c", "toolCallName": "f", "parentMessageId": "m", "delta": "{}"},
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
+    ]);
+    assert_eq!(verdict(stream), Ok(()));
+}
+
+#[test]
+fn what_a_subagent_owns_by_a_start_a_snapshot_or_the_input_is_in_its_lane_alike() {
+    let message = json!({"id": "m", "role": "assistant", "content": "", "subagentRunId": "A"});
+    let started = json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r"});
+    let mut echoing = started.clone();
+    echoing["input"] = json!({"threadId": "t", "runId": "r", "messages": [message.clone()]});
+    let call_of_a = json!({"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f", "parentMessageId": "m"});
+    let reopened = json!({"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f"});
+    for (owned, continues) in [
+        (
+            vec![
+                started.clone(),
+                json!({"type": "TEXT_MESSAGE_START", "messageId": "m", "subagentRunId": "A"}),
+                json!({"type": "TEXT_MESSAGE_END", "messageId": "m"}),
+            ],
+            &call_of_a,
+        ),
+        (vec![started.clone(), json!({"type": "MESSAGES_SNAPSHOT", "messages": [message]})], &call_of_a),
+        (vec![echoing], &call_of_a),
+        (
+            vec![
+                started.clone(),
+                json!({"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f", "subagentRunId": "A"}),
+                json!({"type": "TOOL_CALL_END", "toolCallId": "c"}),
+            ],
+            &reopened,
+        ),
+        (
+            vec![
+                started,
+                json!({"type": "TOOL_CALL_RESULT", "toolCallId": "k", "messageId": "m", "content": "", "subagentRunId": "A"}),
+            ],
+            &call_of_a,
+        ),
+    ] {
+        let mut stream = owned;
+        stream.extend([
+            json!({"type": "TEXT_MESSAGE_CHUNK", "messageId": "parents", "delta": "x"}),
+            continues.clone(),
+            json!({"type": "TOOL_CALL_END", "toolCallId": "c"}),
+            // The parent agent's shorthand goes on.
+            json!({"type": "TEXT_MESSAGE_CHUNK", "delta": "y"}),
+            json!({"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}),
+        ]);
+        assert_eq!(verdict(stream.clone().into()), Ok(()), "{stream:?}");
+    }
+}
+
+/// patterns/streaming: a chunk stream must not outlive its owner.
+#[test]
+fn a_chunk_that_reopens_a_subagents_message_is_in_its_lane_and_ends_with_it() {
+    let events = expand(json!([
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        {"type": "SUBAGENT_STARTED", "subagentRunId": "A", "name": "a"},
+        {"type": "TEXT_MESSAGE_START", "messageId": "m", "subagentRunId": "A"},
+        {"type": "TEXT_MESSAGE_END", "messageId": "m"},
+        {"type": "TEXT_MESSAGE_CHUNK", "messageId": "parents", "delta": "x"},
+        {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "of A"},
+        {"type": "TEXT_MESSAGE_CHUNK", "delta": "y"},
+        {"type": "SUBAGENT_FINISHED", "subagentRunId": "A"},
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
+    ]));
+    assert_eq!(
+        types(&events)[4..],
+        [
+            "TEXT_MESSAGE_START parents",
+            "TEXT_MESSAGE_CONTENT parents",
+            "TEXT_MESSAGE_START m",
+            "TEXT_MESSAGE_CONTENT m",
+            "TEXT_MESSAGE_CONTENT parents",
+            "TEXT_MESSAGE_END m",
+            "SUBAGENT_FINISHED",
+            "TEXT_MESSAGE_END parents",
+            "RUN_FINISHED"
+        ]
+    );
+    assert_eq!(events[6]["subagentRunId"], "A");
+}
+
+/// events/tool-calls: a continuation that repeats `parentMessageId` with another value.
+#[test]
+fn a_call_that_goes_on_with_another_parent_message_is_a_conflict_whoever_owns_that() {
+    let stream = json!([
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        {"type": "TEXT_MESSAGE_START", "messageId": "m", "subagentRunId": "A"},
+        {"type": "TEXT_MESSAGE_END", "messageId": "m"},
+        {"type": "TOOL_CALL_CHUNK", "toolCallId": "c", "toolCallName": "f", "delta": "{"},
+        {"type": "TOOL_CALL_CHUNK", "toolCallId": "c", "parentMessageId": "m", "delta": "}"}
+    ]);
+    assert_eq!(verdict(stream), Err((4, "chunk-conflict".to_owned())));
+}

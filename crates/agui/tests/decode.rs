@@ -200,7 +200,7 @@ fn a_malformed_known_value_is_refused_with_its_path_what_was_expected_and_what_w
         ),
         (json!({"type": 7}), ["/type", "an event type", "the number 7"]),
         (json!({}), ["/type", "an event type", "nothing"]),
-        (json!([]), ["/", "an object", "an array"]),
+        (json!([]), ["The event is malformed: ", "an object", "an array"]),
     ];
     for (event, words) in cases {
         let violation = decode_event(event.to_string().as_bytes(), 3).unwrap_err();
@@ -215,6 +215,23 @@ fn a_malformed_known_value_is_refused_with_its_path_what_was_expected_and_what_w
 fn bytes_that_are_not_json_are_refused() {
     for json in ["", "{", "{\"type\":", "nonsense", "{} {}"] {
         assert_eq!(decode_event(json.as_bytes(), 0).unwrap_err().rule, Rule::MalformedJson, "{json:?}");
+    }
+}
+
+/// What a client shows of a stream that it does not take must not send its reader after a mistake that is none.
+#[test]
+fn an_event_past_a_limit_and_one_with_half_a_character_are_refused_as_what_they_are() {
+    let state = |value: &str| format!(r#"{{"type":"STATE_SNAPSHOT","snapshot":{value}}}"#);
+    for (event, words) in [
+        (state(&format!("{}{}", "[".repeat(200), "]".repeat(200))), "The event nests more than 127 levels"),
+        (state("1e400"), "The event holds a number beyond the range of 64-bit floats"),
+        (state(r#""\ud83d""#), "A string of the event has half of a surrogate pair"),
+    ] {
+        let violation = decode_event(event.as_bytes(), 3).unwrap_err();
+        assert!(violation.message.starts_with(words) && !violation.message.contains("JSON"), "{}", violation.message);
+        let mut consumer = Consumer::default();
+        let rejected = consumer.push_json(event.as_bytes()).unwrap_err();
+        assert!(rejected.to_string().contains(words), "{rejected}");
     }
 }
 

@@ -1,11 +1,10 @@
 //! What a check finds: where, what was expected, what came, and what an earlier event said otherwise.
 #![allow(clippy::unwrap_used)]
 
-use std::time::Duration;
-
 use runwire_agui::proto::ProtoEncoder;
 use runwire_agui::{
     CheckError, CheckOptions, Checker, Finding, Form, Judgement, Keep, ReportedOutcome, Severity, decode_event,
+    steers_text,
 };
 use serde_json::{Value, json};
 
@@ -343,7 +342,97 @@ fn a_finding_holds_a_name_of_any_length_cut_and_a_short_one_whole() {
         assert!(text.len() < 10_000, "{} bytes", text.len());
     }
     let error = judgement.report.error.unwrap();
-    assert!(error.message.contains(&format!("{}… ", "n".repeat(79))), "{}", error.message);
+    assert!(error.message.contains(&format!("'{cut}' ")), "{}", error.message);
+}
+
+#[test]
+fn a_name_with_spaces_is_cut_like_any_other_and_so_is_every_message() {
+    let cut = "a ".repeat(40);
+    let long = "a ".repeat(100_000);
+    let step = judge(&run(&[&format!(r#"{{"type":"STEP_FINISHED","stepName":"{long}"}}"#)]));
+    let violation = only(&step);
+    assert!(violation.message.contains(&format!("'{cut}…'")), "{}", violation.message);
+    assert_eq!(step.report.error.as_ref().unwrap().message, violation.message);
+    let quoted = judge(&run(&[&format!(r#"{{"type":"STEP_FINISHED","stepName":"{}"}}"#, "a' 'b, ".repeat(10_000))]));
+    let unquoted = judge(&run(&[&format!(r#"{{"type":"{long}"}}"#)]));
+    let run_id = "r".repeat(100_000);
+    let open = judge(&format!(r#"{{"type":"RUN_STARTED","threadId":"t","runId":"{run_id}","protocolVersion":"1.0"}}"#));
+    let truncation = only(&open);
+    assert!(truncation.found.ends_with(&format!("'{}…'", "r".repeat(80))), "{}", truncation.found);
+    for judgement in [&step, &quoted, &unquoted, &open] {
+        for finding in &judgement.findings {
+            for text in [&finding.message, &finding.found, &finding.expected] {
+                assert!(text.chars().count() <= 401, "{} characters: {text}", text.chars().count());
+            }
+        }
+    }
+    // What is too long is cut where it says the least.
+    let message = &only(&unquoted).message;
+    assert!(message.starts_with("a a ") && message.ends_with("AG-UI 1.0; the event was dropped."), "{message}");
+}
+
+#[test]
+fn what_is_told_in_words_holds_nothing_that_steers_a_terminal() {
+    let sly = "\u{202e}olleh\u{2066} \u{2028}x\u{61c}\u{200f}\u{7f}";
+    let judgement = judge(&run(&[&format!(r#"{{"type":"STEP_FINISHED","stepName":"{sly}"}}"#)]));
+    let Finding { message, found, excerpt, .. } = only(&judgement);
+    for text in [message, found, excerpt.as_ref().unwrap()] {
+        assert!(text.contains(" olleh") && !text.chars().any(steers_text), "{text:?}");
+    }
+    assert!(!"\u{1f642} \u{5d0} e\u{301}".chars().any(steers_text), "what is shown itself steers nothing");
+}
+
+/// patterns/streaming, "The chunked form": the two spellings do not mix within one item.
+#[test]
+fn an_item_that_chunks_opened_and_an_explicit_event_goes_on_with_is_told_as_such() {
+    let tool_chunk = r#"{"type":"TOOL_CALL_CHUNK","toolCallId":"c","toolCallName":"f","delta":"d"}"#;
+    let reasoning_chunk = r#"{"type":"REASONING_MESSAGE_CHUNK","messageId":"m","delta":"d"}"#;
+    let chunk = r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"d"}"#;
+    let state = r#"{"type":"RAW","event":{},"source":"s"}"#;
+    for (opener, explicit, noun, id) in [
+        (chunk, r#"{"type":"TEXT_MESSAGE_END","messageId":"m"}"#, "text message", "m"),
+        (chunk, r#"{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"d"}"#, "text message", "m"),
+        (tool_chunk, r#"{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"d"}"#, "tool call", "c"),
+        (reasoning_chunk, r#"{"type":"REASONING_MESSAGE_END","messageId":"m"}"#, "reasoning message", "m"),
+    ] {
+        let lines = [opener, state, explicit];
+        let told = format!("opened {noun} '{id}' in chunks, which this event ends");
+        assert_eq!(earlier(&lines), Some((1, told)), "{explicit}");
+        let judgement = judge(&run(&lines));
+        let violation = judgement.findings.iter().find(|f| f.severity == Severity::Violation).unwrap();
+        let note = format!("Chunks opened the {noun}, and the two spellings do not mix within one item.");
+        assert!(violation.message.ends_with(&note), "{}", violation.message);
+        assert_eq!(judgement.report.error.as_ref().unwrap().message, violation.message);
+        assert!(violation.page.ends_with("basic/patterns/streaming#the-chunked-form"), "{}", violation.page);
+    }
+    // What had ended before is told as what it is.
+    let end = r#"{"type":"TEXT_MESSAGE_END","messageId":"m"}"#;
+    let snapshot = r#"{"type":"STATE_SNAPSHOT","snapshot":{}}"#;
+    assert_eq!(earlier(&[chunk, snapshot, end]), Some((2, "closed text message 'm'".to_owned())));
+}
+
+#[test]
+fn a_run_that_says_something_beside_raw_events_is_not_said_to_say_nothing_else() {
+    let raw = r#"{"type":"RAW","event":{},"source":"s"}"#;
+    let custom = r#"{"type":"CUSTOM","name":"com.example.x","value":1}"#;
+    let finished = |more: &str| format!(r#"{{"type":"RUN_FINISHED","threadId":"t","runId":"r",{more}}}"#);
+    let interrupted = finished(r#""outcome":{"type":"interrupt","interrupts":[{"id":"i","reason":"approval"}]}"#);
+    let result = finished(r#""result":{"answer":42}"#);
+    for stream in [run(&[raw, custom]), run(&[custom, raw])] {
+        assert_eq!(judge(&stream).findings, [], "{stream}");
+    }
+    for end in [interrupted, result] {
+        assert_eq!(judge(&format!("{STARTED}\n{raw}\n{end}\n")).findings, [], "{end}");
+    }
+    assert_eq!(only(&judge(&run(&[raw]))).rule.as_str(), "raw-alone");
+}
+
+/// RFC 6901, section 5: the pointer to the whole of a document is the empty one.
+#[test]
+fn the_path_of_a_whole_event_is_the_empty_pointer() {
+    let judgement = judge(&run(&["[1]"]));
+    assert_eq!(only(&judgement).path.as_deref(), Some(""));
+    assert_eq!(only(&judgement).message, "The event is malformed: expected an object, found an array.");
 }
 
 #[test]
@@ -353,47 +442,6 @@ fn a_form_that_is_told_is_the_form_that_is_read() {
     checker.push(run(&[]).as_bytes()).unwrap();
     let judgement = checker.finish().unwrap();
     assert_eq!((judgement.report.outcome, judgement.stream.events), (ReportedOutcome::Truncated, 0));
-}
-
-/// The rules of the advice for a response whose bytes came at these times, in milliseconds.
-fn advice(pieces: &[(u64, &str)]) -> Vec<String> {
-    let mut checker = Checker::new(CheckOptions::default());
-    for (at, piece) in pieces {
-        checker.push_at(piece.as_bytes(), Duration::from_millis(*at)).unwrap();
-    }
-    checker.finish().unwrap().findings.iter().map(|finding| finding.rule.to_string()).collect()
-}
-
-#[test]
-fn only_a_response_that_waited_and_then_came_at_once_was_held_back() {
-    let chunk = r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"d"}"#;
-    let stream = run(&[chunk, chunk, chunk]);
-    let (half, rest) = stream.split_at(stream.len() / 2);
-    assert_eq!(advice(&[(1000, half), (1050, rest)]), ["one-burst"]);
-    let quiet: [&[(u64, &str)]; 3] = [&[(900, half), (950, rest)], &[(1000, half), (1200, rest)], &[(5000, &run(&[]))]];
-    for pieces in quiet {
-        assert_eq!(advice(pieces), [""; 0], "{pieces:?}");
-    }
-}
-
-#[test]
-fn only_more_than_thirty_seconds_without_a_byte_are_a_long_silence() {
-    let started = format!("data: {STARTED}\n\n");
-    let finished = format!("data: {FINISHED}\n\n");
-    assert_eq!(advice(&[(10, &started), (30_011, &finished)]), ["long-silence"]);
-    assert_eq!(advice(&[(31_000, &started), (31_500, &finished)]), ["long-silence"]);
-    assert_eq!(advice(&[(10, &started), (30_010, &finished)]), [""; 0]);
-    assert_eq!(advice(&[(10, &started), (20_000, ":\n\n"), (40_000, &finished)]), [""; 0]);
-}
-
-#[test]
-fn a_silence_before_the_connection_ends_is_one_too() {
-    let mut checker = Checker::new(CheckOptions::default());
-    checker.push_at(format!("data: {STARTED}\n\n").as_bytes(), Duration::from_secs(1)).unwrap();
-    checker.ended_at(Duration::from_secs(61));
-    let rules: Vec<String> =
-        checker.finish().unwrap().findings.iter().map(|finding| finding.rule.to_string()).collect();
-    assert_eq!(rules, ["truncated-stream", "long-silence"]);
 }
 
 /// basic/versioning, "Retired shapes": whoever looks for the earlier event finds it under the name that it came with.

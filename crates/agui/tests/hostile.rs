@@ -2,7 +2,8 @@
 //! thought about what they cannot reach.
 #![allow(clippy::unwrap_used)]
 
-use runwire_agui::{Reducer, StateDelta, StateSnapshot, Warning, WarningRule};
+use runwire_agui::proto::{ProtoDecoder, ProtoError};
+use runwire_agui::{ReaderLimit, Reducer, StateDelta, StateSnapshot, Warning, WarningRule};
 use serde_json::{Value, json};
 
 fn reduced(state: Value, patch: Value) -> (Value, Option<Warning>) {
@@ -63,4 +64,66 @@ fn a_test_of_a_number_is_about_the_number_and_not_its_spelling() {
     assert_eq!((&state["passed"], warning), (&json!(true), None));
     let (_, warning) = reduced(json!({"n": 1}), json!([{"op": "test", "path": "/n", "value": 1.5}]));
     assert_eq!(warning.unwrap().rule, WarningRule::PatchNotApplied);
+}
+
+/// What a few bytes may cost is told by how often the document is walked: a copy within a document that is as large as it
+/// may be is refused, also after what made it so was measured, kept and taken back.
+#[test]
+fn what_is_copied_counts_from_patch_to_patch_and_what_goes_counts_no_more() {
+    let text = "x".repeat(10 << 20);
+    let mut reducer = Reducer::new();
+    reducer.apply(StateSnapshot { snapshot: json!({"a": text}), ..StateSnapshot::default() }.into(), 0);
+    let mut patch = |operations: Value| {
+        let Value::Array(delta) = operations else { panic!("a patch is a list") };
+        reducer.apply(StateDelta { delta, ..StateDelta::default() }.into(), 1).map(|warning| warning.rule)
+    };
+    let copy = |to: &str| json!({"op": "copy", "from": "/a", "path": to});
+    let refused = Some(WarningRule::PatchNotApplied);
+    // A patch that fails leaves nothing behind of what it copied.
+    assert_eq!(patch(json!([copy("/b"), {"op": "test", "path": "/b", "value": 1}])), refused);
+    for place in ["/b", "/c", "/d", "/e", "/f"] {
+        assert_eq!(patch(json!([copy(place)])), None, "{place}");
+    }
+    assert_eq!(patch(json!([copy("/g")])), refused);
+    assert_eq!(
+        patch(json!([{"op": "replace", "path": "/b", "value": 1}, {"op": "move", "from": "/c", "path": "/h"}])),
+        None
+    );
+    assert_eq!(patch(json!([copy("/g")])), None);
+    assert_eq!(patch(json!([copy("/b")])), refused);
+    assert_eq!(patch(json!([{"op": "remove", "path": "/g"}])), None);
+    assert_eq!(patch(json!([copy("/b")])), None);
+    // A snapshot begins anew.
+    reducer.apply(StateSnapshot { snapshot: json!({"a": 1}), ..StateSnapshot::default() }.into(), 2);
+    let delta = vec![copy("/b")];
+    assert_eq!(reducer.apply(StateDelta { delta, ..StateDelta::default() }.into(), 3), None);
+}
+
+/// A frame of MESSAGES_SNAPSHOT with so many messages of these bytes each.
+fn frame_of(messages: usize, message: &[u8]) -> Vec<u8> {
+    let one = [&[0x12, u8::try_from(message.len()).unwrap()], message].concat();
+    // What every event carries, with the number of its type.
+    let base = prost_field(1, &[0x08, 8]);
+    let event = prost_field(9, &[base, one.repeat(messages)].concat());
+    [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
+}
+
+/// A length-delimited field.
+fn prost_field(tag: u32, payload: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    prost::encoding::bytes::encode(tag, &payload.to_vec(), &mut field);
+    field
+}
+
+#[test]
+fn a_frame_of_next_to_nothing_over_and_over_is_refused_before_it_takes_a_hundred_times_as_much() {
+    let read = |frame: &[u8]| ProtoDecoder::new(1 << 20).push(frame).pop().unwrap();
+    for nothing in [&[][..], &[0x0a, 0x00], &[0x12, 0x01, b'x']] {
+        let refused = read(&frame_of(10_001, nothing));
+        assert_eq!(refused, Err(ProtoError::BeyondReader { frame: 0, limit: ReaderLimit::EmptyElements }));
+        assert!(read(&frame_of(10_000, nothing)).is_ok());
+    }
+    // The shortest messages that mean something are no such thing.
+    let message = [prost_field(1, b"1"), prost_field(2, b"user"), prost_field(3, b"")].concat();
+    assert!(read(&frame_of(20_000, &message)).is_ok());
 }

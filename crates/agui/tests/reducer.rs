@@ -291,3 +291,99 @@ fn arguments_for_a_call_that_a_snapshot_took_away_are_skipped_and_mentioned() {
     assert_eq!(messages, json!([]));
     assert_eq!(warnings, [WarningRule::TextTarget; 2]);
 }
+
+/// basic/metadata: everything that makes up an item is merged. events/reasoning: an encrypted value is stored with the
+/// message, and only MESSAGES_SNAPSHOT withdraws it.
+#[test]
+fn a_result_that_comes_again_keeps_what_was_said_of_it_beside_its_content() {
+    let (messages, _, warnings) = reduce(json!([
+        {"type": "TOOL_CALL_RESULT", "messageId": "m", "toolCallId": "c", "content": "one", "metadata": {"a": 1, "b": 1}},
+        {"type": "REASONING_ENCRYPTED_VALUE", "subtype": "message", "entityId": "m", "encryptedValue": "secret"},
+        {"type": "TOOL_CALL_RESULT", "messageId": "m", "toolCallId": "c", "content": "two", "metadata": {"b": 2}},
+    ]));
+    let expected = json!({
+        "id": "m", "role": "tool", "toolCallId": "c", "content": "two", "metadata": {"a": 1, "b": 2}, "encryptedValue": "secret"
+    });
+    assert_eq!((messages, warnings), (json!([expected]), vec![]));
+}
+
+/// basic/run-input: the echo is there for a consumer that did not make the request.
+#[test]
+fn the_echo_of_the_input_says_what_the_state_was_to_whoever_does_not_know_it() {
+    let started = |state: Value| json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r", "input": {"threadId": "t", "runId": "r", "state": state, "messages": []}});
+    let delta = json!({"type": "STATE_DELTA", "delta": [{"op": "replace", "path": "/a", "value": 2}]});
+    let (_, state, warnings) = reduce(json!([started(json!({"a": 1})), delta, started(json!({"a": 0}))]));
+    assert_eq!((state, warnings), (json!({"a": 2}), vec![]));
+
+    let mut input = RunAgentInput::new("t", "r", Vec::new());
+    input.state = Some(json!({"a": 3}));
+    let (_, state, _) = reduce_from(Reducer::from_input(&input), json!([started(json!({"a": 1}))]));
+    assert_eq!(state, json!({"a": 3}));
+}
+
+/// events/lifecycle: a run that is said to have failed behind its RUN_FINISHED has failed.
+#[test]
+fn a_run_that_has_failed_after_all_asks_for_nothing() {
+    let mut reducer = Reducer::new();
+    for (event, asks) in [
+        (
+            json!({"type": "RUN_FINISHED", "threadId": "t", "runId": "r",
+            "outcome": {"type": "interrupt", "interrupts": [{"id": "i", "reason": "x"}]}}),
+            1,
+        ),
+        (json!({"type": "RUN_ERROR", "message": "lost"}), 0),
+    ] {
+        reducer.apply(Event::from_value(event).unwrap(), 0);
+        assert_eq!(reducer.interrupts().len(), asks);
+    }
+}
+
+#[test]
+fn a_patch_that_makes_an_activity_something_else_than_an_object_is_taken_back() {
+    let (messages, _, warnings) = reduce(json!([
+        {"type": "ACTIVITY_SNAPSHOT", "messageId": "a", "activityType": "t", "content": {"n": {"m": 1}}},
+        {"type": "ACTIVITY_DELTA", "messageId": "a", "activityType": "u", "patch": [{"op": "replace", "path": "", "value": 1}]},
+        {"type": "ACTIVITY_DELTA", "messageId": "a", "activityType": "u", "patch": [{"op": "move", "from": "/n/m", "path": ""}]},
+        // In between it may be anything.
+        {"type": "ACTIVITY_DELTA", "messageId": "a", "activityType": "v", "patch": [
+            {"op": "replace", "path": "", "value": 1}, {"op": "replace", "path": "", "value": {"k": 1}}]},
+    ]));
+    assert_eq!(messages, json!([{"id": "a", "role": "activity", "activityType": "v", "content": {"k": 1}}]));
+    assert_eq!(warnings, [WarningRule::PatchNotApplied, WarningRule::PatchNotApplied]);
+}
+
+/// basic/index, "Identifiers": a `messageId` is unique within its thread. Where it is not, reasoning is no part of an answer
+/// and an answer no part of a result, whoever comes first.
+#[test]
+fn text_of_two_kinds_never_runs_into_each_other() {
+    let text = [
+        json!({"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"}),
+        json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "answer"}),
+        json!({"type": "TEXT_MESSAGE_END", "messageId": "m"}),
+    ];
+    let reasoning = [
+        json!({"type": "REASONING_MESSAGE_START", "messageId": "m", "role": "reasoning"}),
+        json!({"type": "REASONING_MESSAGE_CONTENT", "messageId": "m", "delta": "thought"}),
+        json!({"type": "REASONING_MESSAGE_END", "messageId": "m"}),
+    ];
+    let result = [json!({"type": "TOOL_CALL_RESULT", "messageId": "m", "toolCallId": "c", "content": "42"})];
+    for (first, second, held) in [
+        (&text[..], &reasoning[..], [("assistant", "answer"), ("reasoning", "thought")]),
+        (&reasoning[..], &text[..], [("reasoning", "thought"), ("assistant", "answer")]),
+        (&result[..], &text[..], [("tool", "42"), ("assistant", "answer")]),
+        (&result[..], &reasoning[..], [("tool", "42"), ("reasoning", "thought")]),
+    ] {
+        let (messages, _, warnings) = reduce([first, second].concat().into());
+        let made: Vec<_> = messages
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|message| (message["role"].as_str().unwrap(), message["content"].as_str().unwrap()))
+            .collect();
+        assert_eq!((made, warnings), (held.to_vec(), vec![WarningRule::TextTarget]));
+    }
+    // Open at once, the later one holds its own, and what the earlier one still gets is skipped.
+    let (messages, _, warnings) = reduce(json!([reasoning[0], text[0], reasoning[1], text[1], reasoning[2], text[2]]));
+    assert_eq!((&messages[0]["content"], &messages[1]["content"]), (&json!(""), &json!("answer")));
+    assert_eq!(warnings, [WarningRule::TextTarget; 3]);
+}

@@ -489,6 +489,27 @@ fn the_stream_is_on_the_thread_of_the_input() {
     assert_eq!(consumer.take_warnings()[0].rule.as_str(), "requested-run-missing");
 }
 
+/// basic/run-input: the run that the input asks for is the exchange's last.
+#[test]
+fn the_run_that_was_asked_for_is_the_last() {
+    let input = RunAgentInput::new("t", "asked", Vec::new());
+    for (runs, missing) in [
+        (vec!["asked"], None),
+        (vec!["before", "asked"], None),
+        (vec!["asked", "behind"], Some("run 'behind' came after")),
+    ] {
+        let mut consumer = Consumer::new(ConsumerOptions { input: Some(input.clone()) });
+        for run in &runs {
+            consumer.push_value(json!({"type": "RUN_STARTED", "threadId": "t", "runId": run})).unwrap();
+            consumer.push_value(json!({"type": "RUN_FINISHED", "threadId": "t", "runId": run})).unwrap();
+        }
+        assert!(matches!(consumer.finish(), StreamEnd::Completed { .. }));
+        let warnings = consumer.take_warnings();
+        assert_eq!(warnings.len(), usize::from(missing.is_some()), "{runs:?}");
+        assert!(warnings.iter().zip(missing).all(|(warning, said)| warning.message.contains(said)), "{warnings:?}");
+    }
+}
+
 #[test]
 fn an_unexpanded_chunk_and_an_interrupt_outcome_without_interrupts_are_refused_by_the_verifier_itself() {
     let event = |value: Value| Event::from_value(value).unwrap();

@@ -103,7 +103,8 @@ impl CreateRun {
         CreateRun { agent_id, ask, session_id: None, lane: None, metadata: None, idempotency_key: None }
     }
 
-    /// The conversation that the run belongs to. Without it the server begins a new one.
+    /// The conversation that the run belongs to. Without it the server begins a new one. With a prompt, the agent is given
+    /// what was said in it before, unless it is configured otherwise; an input is given as it is.
     #[must_use]
     pub fn session_id(mut self, session_id: impl Into<String>) -> CreateRun {
         self.session_id = Some(session_id.into());

@@ -7,6 +7,7 @@ use runwire_frame::Frame;
 use runwire_store::{RunFilter, RunRecord, Store};
 use serde_json::Value;
 
+use crate::history_reader::stored_payload;
 use crate::recovery::RecoverError;
 use crate::request::CreateRunError;
 
@@ -34,11 +35,7 @@ pub(crate) async fn next_input(
         for entry in page {
             head = entry.seq();
             let frame = Frame::decode(&entry.body()).map_err(|e| unreadable(&e))?;
-            let payload = match Projection::needs_payload(&frame) {
-                Some(segment) => store.payload(run_id, segment.as_str()).await?,
-                None => None,
-            };
-            let payload = payload.map(|p| StoredPayload { content_type: p.content_type, bytes: p.bytes });
+            let payload = stored_payload(store, &frame).await?;
             for event in projection.push(&frame, payload.as_ref()).map_err(|e| unreadable(&e))? {
                 if let Event::RunStarted(started) = &event
                     && let Some(input) = projection.asked().or_else(|| started.input.as_deref().cloned())

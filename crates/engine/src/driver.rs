@@ -13,6 +13,7 @@ use crate::drivers::Executors;
 use crate::guardrails::Guardrail;
 use crate::limits::Limits;
 use crate::payloads::PayloadPolicy;
+use crate::prompted::PromptHistory;
 use crate::retry::RetryPolicy;
 use crate::run_core::RunCore;
 use crate::turns::Concurrency;
@@ -186,6 +187,9 @@ pub struct AgentPolicy {
     pub lane: Option<String>,
     /// What a run does whose session has one of this agent already. Default: it waits.
     pub concurrency: Concurrency,
+    /// What a run is given that is created with a prompt. Default: what its session said before, up to
+    /// [`MAX_HISTORY_BYTES`](crate::MAX_HISTORY_BYTES).
+    pub prompt_history: PromptHistory,
 }
 
 impl std::fmt::Debug for Agent {

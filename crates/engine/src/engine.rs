@@ -29,9 +29,11 @@ use uuid::Uuid;
 use crate::answers::LeftOut;
 use crate::clock::now;
 use crate::driver::{Agent, RecordedResult};
+use crate::history_reader::Histories;
 use crate::idempotency::KeysUnderway;
 use crate::in_hand::{Hold, RunsInHand};
 use crate::prices::Prices;
+use crate::prompted::{PromptHistory, prompt_id};
 use crate::recovery::{RecoverError, StoredLog};
 use crate::request::{CreateRun, CreateRunError, RunRequest, Started, known_agents};
 use crate::turns::{Concurrency, DEFAULT_LANE, Entered, Key, LaneOptions, Turn, Turns};
@@ -91,6 +93,8 @@ struct Inner {
     options: EngineOptions,
     runs: Arc<RunsInHand>,
     keys: Arc<KeysUnderway>,
+    /// What is kept of the histories of sessions, so that not every reader pays for reading all of them.
+    histories: Histories,
     turns: Arc<Turns>,
     /// Every task of the engine; [`Engine::shutdown`] waits for all of them.
     tasks: TaskTracker,
@@ -147,6 +151,7 @@ impl Engine {
                 options,
                 runs: Arc::default(),
                 keys: Arc::default(),
+                histories: Histories::default(),
                 turns,
                 tasks: TaskTracker::new(),
                 closing: CancellationToken::new(),
@@ -165,6 +170,11 @@ impl Engine {
     /// The store that runs are kept in.
     pub fn store(&self) -> &Store {
         &self.inner.store
+    }
+
+    /// What is kept of the histories of sessions.
+    pub(crate) fn histories(&self) -> &Histories {
+        &self.inner.histories
     }
 
     /// What models cost, for whoever writes a run's log.
@@ -304,6 +314,11 @@ impl Engine {
                 return Ok(Started { record, exchange_id, existing: false });
             }
         };
+        if agent.policy.prompt_history != PromptHistory::Nothing && continues_session(&create.request) {
+            // What the session said may be much to read, and nobody has to wait here for that.
+            self.begin_stored(run_id, hold, turn);
+            return Ok(Started { record, exchange_id, existing: false });
+        }
         let appender = match store.take_ownership(&run_id).await {
             Ok(appender) => appender,
             Err(error) => {
@@ -357,6 +372,11 @@ fn removed(tombstone: Box<Tombstone>, principal: Option<&str>) -> CreateRunError
         return CreateRunError::SessionNotYours { session_id: tombstone.session_id };
     }
     CreateRunError::Removed(tombstone)
+}
+
+/// Whether it is a prompt in a session that may have said something.
+fn continues_session(request: &RunRequest) -> bool {
+    matches!(request, RunRequest::Prompt { .. }) && request.session_id().is_some()
 }
 
 /// By what a request is known when it comes again.
@@ -454,7 +474,7 @@ fn complete_input(request: RunRequest, run_id: &str) -> RunAgentInput {
         RunRequest::Prompt { prompt, session_id } => {
             let mut input = RunAgentInput::new(session_id.unwrap_or_default(), "", Vec::new());
             input.protocol_version = Some(PROTOCOL_VERSION.to_owned());
-            let message = UserMessage::new(format!("{run_id}.prompt"), Content::Text(prompt));
+            let message = UserMessage::new(prompt_id(run_id), Content::Text(prompt));
             input.messages.push(Message::User(message));
             input
         }

@@ -9,14 +9,16 @@ use serde_json::Value;
 /// What an agent is asked.
 #[derive(Clone, Debug)]
 pub enum RunRequest {
-    /// A prompt: becomes the one user message of an input whose ids the engine makes.
+    /// A prompt: becomes the last message, a user's, of an input whose ids the engine makes. In front of it stands what the
+    /// session has said by the time the run begins, as the agent's [`PromptHistory`](crate::PromptHistory) has it. A child is
+    /// given the prompt alone.
     Prompt {
         /// What the user says.
         prompt: String,
         /// The conversation; a new one when not given.
         session_id: Option<String>,
     },
-    /// A whole input.
+    /// A whole input, which is given to the agent as it is.
     Input(Box<RunAgentInput>),
 }
 

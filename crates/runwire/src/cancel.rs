@@ -7,6 +7,7 @@ use runwire_frame::{Data, RunStatus};
 use crate::cli::CancelArgs;
 use crate::exit::Exit;
 use crate::follow::server;
+use crate::plain::Plain;
 
 /// Asks a run to stop and waits until it has.
 pub async fn run(args: CancelArgs) -> anyhow::Result<Exit> {
@@ -26,9 +27,9 @@ pub async fn run(args: CancelArgs) -> anyhow::Result<Exit> {
     if args.server.json {
         println!("{}", serde_json::to_string(&record)?);
     } else if record.status() == RunStatus::Cancelled {
-        println!("run {} is cancelled", record.run_id());
+        println!("run {} is cancelled", Plain(record.run_id()));
     } else {
-        println!("run {} had ended before: it is {}", record.run_id(), record.status());
+        println!("run {} had ended before: it is {}", Plain(record.run_id()), record.status());
     }
     Ok(if record.status() == RunStatus::Cancelled { Exit::Done } else { Exit::Failed })
 }

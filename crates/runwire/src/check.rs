@@ -10,11 +10,10 @@ mod text;
 
 use std::io::{self, Write as _};
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use runwire_agui::{Judgement, ReportedOutcome};
 use serde::Serialize;
 
-pub use self::text::Plain;
 use crate::cli::{CheckArgs, FormatArg};
 use crate::exit::Exit;
 
@@ -44,8 +43,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
         rules::explain(name, args.json, args.format, &mut out.lock())?;
         return Ok(Exit::Done);
     }
-    // What an endpoint or a file said stands in the error, which goes to the terminal.
-    let judged = source::judge(&args).await.map_err(|error| anyhow!("{}", Plain(&format!("{error:#}"))))?;
+    let judged = source::judge(&args).await?;
     let mut out = out.lock();
     match args.format {
         _ if args.json => {

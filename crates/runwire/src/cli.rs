@@ -124,7 +124,7 @@ pub struct RunArgs {
     pub agent: String,
     /// What to ask it
     pub prompt: String,
-    /// Id of the session (the conversation) to go on with [default: a new one]
+    /// Id of the session (the conversation) to go on with: the agent is told what was said in it [default: a new one]
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
     /// A name for this request, 1 to 255 visible characters of ASCII: given again with the same agent and prompt, it follows

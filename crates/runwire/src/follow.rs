@@ -8,9 +8,9 @@ use runwire_agui::{RunEnding, StreamEnd};
 use runwire_client::{AguiFollowed, CreateRun, Followed, FrameStream, Server, Transport};
 use runwire_frame::{Data, Frame, RunStatus};
 
-use crate::check::Plain;
 use crate::cli::{ProtocolArg, RunArgs, ServerArgs, TailArgs, TransportArg};
 use crate::exit::{self, Exit};
+use crate::plain::Plain;
 use crate::printer::{Printer, Style};
 use crate::tail_session;
 
@@ -104,7 +104,10 @@ pub(crate) async fn follow_frames(
             }
             Followed::Connected { .. } => {}
             Followed::Disconnected { after, reason, retry_in } => {
-                eprintln!("runwire: the connection was lost after frame {after} ({reason}); again in {retry_in:?}");
+                eprintln!(
+                    "runwire: the connection was lost after frame {after} ({}); again in {retry_in:?}",
+                    Plain(&reason.to_string())
+                );
             }
         }
     }
@@ -137,7 +140,12 @@ async fn follow_events(server: &Server, run: String, after: Option<String>, json
         match followed {
             AguiFollowed::Events { id, events, warnings, .. } => {
                 for warning in warnings {
-                    eprintln!("runwire: warning at {id}: {} ({})", Plain(&warning.message), warning.rule.as_str());
+                    eprintln!(
+                        "runwire: warning at {}: {} ({})",
+                        Plain(&id),
+                        Plain(&warning.message),
+                        warning.rule.as_str()
+                    );
                 }
                 let mut out = io::stdout().lock();
                 for event in events {
@@ -146,14 +154,14 @@ async fn follow_events(server: &Server, run: String, after: Option<String>, json
                     if json {
                         writeln!(out, "{event}")?;
                     } else {
-                        writeln!(out, "{id:>8}  {}", Plain(&event))?;
+                        writeln!(out, "{:>8}  {}", Plain(&id).to_string(), Plain(&event))?;
                     }
                 }
                 out.flush()?;
             }
             AguiFollowed::Connected { .. } => {}
             AguiFollowed::Disconnected { reason, retry_in, .. } => {
-                eprintln!("runwire: the connection was lost ({reason}); again in {retry_in:?}");
+                eprintln!("runwire: the connection was lost ({}); again in {retry_in:?}", Plain(&reason.to_string()));
             }
             AguiFollowed::Ended(end) => return ended(&end),
         }

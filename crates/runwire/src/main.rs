@@ -9,6 +9,7 @@ mod demo;
 mod duration;
 mod exit;
 mod follow;
+mod plain;
 mod policy;
 mod printer;
 mod prune;
@@ -28,6 +29,7 @@ use clap::Parser as _;
 
 use crate::cli::{Cli, Command, RunsCommand};
 use crate::exit::Exit;
+use crate::plain::SetIn;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -65,7 +67,8 @@ fn main() -> ExitCode {
         // Whoever reads the output has seen enough, as with `runwire tail … | head`.
         Err(error) if is_broken_pipe(&error) => Exit::Done.into(),
         Err(error) => {
-            eprintln!("runwire: {error:#}");
+            // What a server or a file said stands in it.
+            eprintln!("runwire: {}", SetIn(&format!("{error:#}")));
             Exit::CouldNot.into()
         }
     }

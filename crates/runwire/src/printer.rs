@@ -6,6 +6,8 @@ use std::io::{self, IsTerminal as _, Write};
 use runwire_frame::{Data, Frame, RunStatus, SegmentKind, Usage};
 use serde_json::Value;
 
+use crate::plain::{Plain, SetIn, Streamed};
+
 /// Dim, bold and plain, where the output is a terminal that wants colours.
 #[derive(Clone, Copy)]
 pub struct Style {
@@ -46,7 +48,7 @@ enum Line {
     Arguments(String),
 }
 
-/// Prints frames as they come. What a model or a tool wrote is printed without its control characters.
+/// Prints frames as they come. What a model or a tool wrote is printed without what steers a terminal.
 pub struct Printer<W> {
     out: W,
     style: Style,
@@ -79,14 +81,14 @@ impl<W: Write> Printer<W> {
                 }
             }
             Data::RunEnd(end) => {
-                let detail = end.failure_detail.as_ref().map(|d| format!(": {}", clean(d))).unwrap_or_default();
+                let detail = end.failure_detail.as_ref().map(|d| format!(": {}", d)).unwrap_or_default();
                 self.note(&format!("run {}{detail}", end.status))?;
             }
             Data::SegmentStart(start) => {
                 let name = start.name.clone().unwrap_or_default();
                 match start.kind {
-                    SegmentKind::Step => self.mark("▸", &format!("step: {}", clean(&name)))?,
-                    SegmentKind::Agent => self.mark("▸", &format!("agent: {}", clean(&name)))?,
+                    SegmentKind::Step => self.mark("▸", &format!("step: {}", Plain(&name)))?,
+                    SegmentKind::Agent => self.mark("▸", &format!("agent: {}", Plain(&name)))?,
                     SegmentKind::Message | SegmentKind::Reasoning | SegmentKind::Tool | SegmentKind::Model => {}
                 }
                 self.names.insert(segment, (start.kind, name));
@@ -94,44 +96,44 @@ impl<W: Write> Printer<W> {
             Data::SegmentEnd(end) => {
                 if let Some((kind, name)) = self.names.remove(&segment) {
                     if let Some(usage) = &end.usage {
-                        self.note(&format!("model {}: {}", clean(&name), tokens(usage)))?;
+                        self.note(&format!("model {}: {}", Plain(&name), tokens(usage)))?;
                     }
                     if kind == SegmentKind::Step {
-                        self.note(&format!("step {} {}", clean(&name), end.status))?;
+                        self.note(&format!("step {} {}", Plain(&name), end.status))?;
                     }
                 }
             }
             Data::TextDelta(delta) => {
                 self.continue_line(Line::Text(segment), "")?;
-                write!(self.out, "{}", clean(&delta.text))?;
+                write!(self.out, "{}", Streamed(&delta.text))?;
             }
             Data::ThinkingDelta(delta) => {
                 self.continue_line(Line::Thinking(segment), "")?;
-                write!(self.out, "{}", self.style.dim(&clean(&delta.text)))?;
+                write!(self.out, "{}", self.style.dim(&Streamed(&delta.text).to_string()))?;
             }
             Data::ToolCall(call) => {
-                let label = format!("{} {} ", self.style.bold("⚙"), clean(&call.tool_slug));
+                let label = format!("{} {} ", self.style.bold("⚙"), Plain(&call.tool_slug));
                 if let Some(delta) = &call.arguments_delta {
                     self.continue_line(Line::Arguments(segment.clone()), &label)?;
-                    write!(self.out, "{}", self.style.dim(&clean(delta)))?;
+                    write!(self.out, "{}", self.style.dim(&Streamed(delta).to_string()))?;
                 }
                 if let Some(whole) = &call.arguments {
                     if self.line != Line::Arguments(segment.clone()) {
                         self.fresh()?;
-                        write!(self.out, "{label}{}", self.style.dim(&clean(whole)))?;
+                        write!(self.out, "{label}{}", self.style.dim(&Streamed(whole).to_string()))?;
                         self.line = Line::Arguments(segment);
                     }
                     self.fresh()?;
                 }
             }
             Data::ToolResult(result) => {
-                let preview = clean(result.output_preview.as_deref().unwrap_or_default());
+                let preview = result.output_preview.as_deref().unwrap_or_default();
                 let more = if result.truncated { format!(" … ({} bytes)", result.bytes) } else { String::new() };
                 let mark = if result.ok { "←" } else { "✗" };
                 self.mark(mark, &format!("{preview}{more}"))?;
             }
             Data::Suspend(suspend) => {
-                let prompt = suspend.prompt.as_deref().map(|p| format!(": {}", clean(p))).unwrap_or_default();
+                let prompt = suspend.prompt.as_deref().map(|p| format!(": {}", p)).unwrap_or_default();
                 self.mark("?", &format!("waits for {}{prompt}", suspend.kind))?;
             }
             Data::Resume(_) => self.note("goes on")?,
@@ -139,13 +141,13 @@ impl<W: Write> Printer<W> {
                 let shown = match notice.code.as_str() {
                     "agui.STATE_SNAPSHOT" => format!("state is {}", member(notice.attributes.as_ref(), "snapshot")),
                     "agui.STATE_DELTA" => format!("state changes {}", member(notice.attributes.as_ref(), "delta")),
-                    code => format!("{code}: {}", clean(&notice.message)),
+                    code => format!("{code}: {}", notice.message),
                 };
                 self.note(&shown)?;
             }
             Data::Error(error) => {
                 self.fresh()?;
-                let text = format!("{}: {}", error.code, clean(&error.message));
+                let text = SetIn(&format!("{}: {}", error.code, error.message)).to_string();
                 writeln!(self.out, "{}", self.style.red(&text))?;
             }
         }
@@ -155,20 +157,20 @@ impl<W: Write> Printer<W> {
     /// Prints a line about what is going on, not part of the run.
     pub fn note(&mut self, text: &str) -> io::Result<()> {
         self.fresh()?;
-        writeln!(self.out, "{}", self.style.dim(text))?;
+        writeln!(self.out, "{}", self.style.dim(&SetIn(text).to_string()))?;
         self.out.flush()
     }
 
     /// Prints a line that stands out.
     pub fn headline(&mut self, text: &str) -> io::Result<()> {
         self.fresh()?;
-        writeln!(self.out, "{}", self.style.bold(text))?;
+        writeln!(self.out, "{}", self.style.bold(&SetIn(text).to_string()))?;
         self.out.flush()
     }
 
     fn mark(&mut self, mark: &str, text: &str) -> io::Result<()> {
         self.fresh()?;
-        writeln!(self.out, "{} {text}", self.style.bold(mark))
+        writeln!(self.out, "{} {}", self.style.bold(mark), SetIn(text))
     }
 
     fn continue_line(&mut self, line: Line, label: &str) -> io::Result<()> {
@@ -203,10 +205,4 @@ pub fn tokens(usage: &Usage) -> String {
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { "no tokens reported".to_owned() } else { parts.join(", ") }
-}
-
-/// Text from an agent, without what could move the cursor or change the terminal.
-fn clean(text: &str) -> String {
-    let harmless = |c: char| !c.is_control() || c == '\n' || c == '\t';
-    text.chars().filter(|c| harmless(*c)).collect()
 }

@@ -7,6 +7,7 @@ use runwire_client::PruneRuns;
 use crate::cli::PruneArgs;
 use crate::exit::Exit;
 use crate::follow::server;
+use crate::plain::Plain;
 use crate::size::shown;
 
 /// Removes runs that have ended, or says which would be.
@@ -23,7 +24,8 @@ pub async fn run(args: PruneArgs) -> anyhow::Result<Exit> {
             writeln!(out, "{}", serde_json::to_string(&pruned)?)?;
         } else if args.dry_run {
             for run in &pruned.runs {
-                writeln!(out, "{}  {}  {} frames, {}", run.run_id, run.agent_id, run.head, shown(run.bytes))?;
+                let (run_id, agent_id) = (Plain(&run.run_id), Plain(&run.agent_id));
+                writeln!(out, "{run_id}  {agent_id}  {} frames, {}", run.head, shown(run.bytes))?;
             }
             if pruned.more {
                 writeln!(out, "\u{2026} and more")?;

@@ -4,10 +4,10 @@ use anyhow::{Context as _, bail};
 use runwire_client::{Answer, OpenInterrupt, RunRecord};
 use serde_json::{Value, json};
 
-use crate::check::Plain;
 use crate::cli::ResumeArgs;
 use crate::exit::Exit;
 use crate::follow::{follow_frames, server};
+use crate::plain::Plain;
 
 /// Answers what a suspended run waits for, or shows it.
 pub async fn run(args: ResumeArgs) -> anyhow::Result<Exit> {
@@ -28,7 +28,8 @@ pub async fn run(args: ResumeArgs) -> anyhow::Result<Exit> {
     if args.server.json {
         println!("{}", serde_json::to_string(&resumed)?);
     } else {
-        println!("run {} goes on; `runwire tail {}` follows it", resumed.run_id(), resumed.run_id());
+        let run_id = Plain(resumed.run_id());
+        println!("run {run_id} goes on; `runwire tail {run_id}` follows it");
     }
     Ok(Exit::Done)
 }
@@ -40,7 +41,7 @@ fn show(record: &RunRecord, json: bool) -> anyhow::Result<Exit> {
         return Ok(Exit::CouldNot);
     }
     let waits_for = record.waits_for().context("the run waits for nothing")?;
-    let run_id = record.run_id();
+    let run_id = Plain(record.run_id());
     println!("run {run_id} waits for an answer");
     if let Some(prompt) = &waits_for.prompt {
         println!("  {}", Plain(prompt));

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::RunsArgs;
 use crate::exit::Exit;
 use crate::follow::server;
+use crate::plain::Plain;
 
 /// Lists runs.
 pub async fn run(args: RunsArgs) -> anyhow::Result<Exit> {
@@ -54,13 +55,13 @@ fn row(run: &RunRecord, now: i64) -> [String; 7] {
         (None, _) => "-".to_owned(),
     };
     [
-        run.run_id().to_owned(),
-        run.agent_id().unwrap_or("-").to_owned(),
+        Plain(run.run_id()).to_string(),
+        Plain(run.agent_id().unwrap_or("-")).to_string(),
         run.status().to_string(),
         run.head().to_string(),
         span(now - created),
         took,
-        run.session_id().unwrap_or("-").to_owned(),
+        Plain(run.session_id().unwrap_or("-")).to_string(),
     ]
 }
 

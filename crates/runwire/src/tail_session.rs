@@ -9,6 +9,7 @@ use runwire_client::{Server, SessionFollowed};
 use runwire_frame::Data;
 
 use crate::exit::Exit;
+use crate::plain::Plain;
 use crate::printer::{Printer, Style};
 
 /// Follows all runs of a session, until the server refuses to go on or somebody stops it.
@@ -42,7 +43,7 @@ pub async fn run(server: &Server, session: String, after: Option<String>, json: 
                     }
                     // A run that begins says so itself.
                     if !matches!(frame.data, Data::RunStart(_)) {
-                        writeln!(stdout, "{}", Style::detect().dim(&format!("run {run}")))?;
+                        writeln!(stdout, "{}", Style::detect().dim(&format!("run {}", Plain(&run))))?;
                     }
                     shown = run;
                 }
@@ -52,7 +53,7 @@ pub async fn run(server: &Server, session: String, after: Option<String>, json: 
             }
             SessionFollowed::Connected { .. } => {}
             SessionFollowed::Disconnected { after, reason, retry_in } => {
-                let after = after.as_deref().unwrap_or("the start");
+                let (after, reason) = (Plain(after.as_deref().unwrap_or("the start")), Plain(&reason.to_string()));
                 eprintln!("runwire: the connection was lost after {after} ({reason}); again in {retry_in:?}");
             }
         }

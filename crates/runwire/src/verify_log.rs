@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::cli::VerifyLogArgs;
 use crate::exit::Exit;
+use crate::plain::Plain;
 
 /// What was looked at.
 #[derive(Default)]
@@ -44,7 +45,7 @@ pub fn run(args: VerifyLogArgs) -> anyhow::Result<Exit> {
         writeln!(out, "{}", json!({ "consistent": consistent, "checked": counts, "findings": findings }))?;
     } else {
         for Fault { run_id, seq, what } in &faults {
-            let run = run_id.as_deref().unwrap_or("the store");
+            let (run, what) = (Plain(run_id.as_deref().unwrap_or("the store")), Plain(what));
             match seq {
                 Some(seq) => writeln!(out, "{run}, frame {seq}: {what}")?,
                 None => writeln!(out, "{run}: {what}")?,

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runwire_engine::Engine;
-use runwire_store::{RunRecord, Store};
+use runwire_engine::{Engine, KnownSession, Without};
+use runwire_store::{ReadError, RunRecord, Store};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::{Principal, Tokens};
 use crate::copilotkit::{COPILOTKIT_PATH, EarlyStops};
-use crate::history_reader::Histories;
 use crate::keep_alive::KeepAlives;
 use crate::problem::Problem;
 
@@ -78,8 +77,6 @@ pub(crate) struct Inner {
     pub keep_alives: KeepAlives,
     /// Cancelled when connections have to end: streams finish the frame that they are at.
     pub closing: CancellationToken,
-    /// What is kept of the histories of sessions, so that not every reader pays for reading all of them.
-    pub histories: Histories,
     /// Stops that CopilotKit's client asked for before their runs were there.
     pub early_stops: EarlyStops,
     /// Whose turn it is to have a run checked: [`CHECKS`] at a time, the others wait in order.
@@ -99,7 +96,6 @@ impl App {
                 keep_alives: KeepAlives::new(options.keep_alive),
                 options,
                 closing: CancellationToken::new(),
-                histories: Histories::default(),
                 early_stops: EarlyStops::default(),
                 checks: Semaphore::new(CHECKS),
                 connections: TaskTracker::new(),
@@ -117,6 +113,16 @@ impl App {
 
     pub(crate) fn options(&self) -> &ServerOptions {
         &self.inner.options
+    }
+
+    /// The session as this principal may see it; `None` when there is none, or none for it: the two are told alike.
+    pub(crate) async fn known_session(
+        &self,
+        principal: &Principal,
+        session_id: &str,
+        without: Without<'_>,
+    ) -> Result<Option<KnownSession>, ReadError> {
+        self.engine().known_session(principal.list_filter().as_deref(), session_id, without).await
     }
 
     /// The run, or that it was removed, if there is one and the principal may see it. The two cannot be told apart: the same work is done and

@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, header};
 use runwire_agui::Peer;
-use runwire_agui::proto;
+use runwire_agui::proto::{self, Accept};
 
 /// A form of events over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,23 +25,12 @@ pub(crate) struct Accepted {
 impl Accepted {
     /// A request without the header takes everything.
     pub(crate) fn of(headers: &HeaderMap) -> Accepted {
-        let values: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect();
-        let mut ranges: Vec<(String, bool)> =
-            values.iter().flat_map(|v| v.split(',')).map(range).filter(|(media, _)| !media.is_empty()).collect();
-        if !headers.contains_key(header::ACCEPT) {
-            ranges.push(("*/*".to_owned(), true));
-        }
-        // The most specific range decides (RFC 9110, section 12.5.1).
-        let takes = |choice: &[&str]| {
-            choice.iter().find_map(|media| {
-                let mut given = ranges.iter().filter(|(range, _)| range == media).peekable();
-                given.peek().is_some().then(|| given.any(|(_, taken)| *taken))
-            })
-        };
+        let values = headers.get_all(header::ACCEPT).iter().map(|value| value.to_str().unwrap_or_default());
+        let accept = Accept::of(values);
         Accepted {
-            sse: takes(&["text/event-stream", "text/*", "*/*"]).unwrap_or(false),
-            protobuf: takes(&[proto::MEDIA_TYPE, "application/*", "*/*"]).unwrap_or(false),
-            protobuf_named: takes(&[proto::MEDIA_TYPE]).unwrap_or(false),
+            sse: accept.admits("text/event-stream"),
+            protobuf: accept.admits(proto::MEDIA_TYPE),
+            protobuf_named: accept.names(proto::MEDIA_TYPE),
         }
     }
 
@@ -56,17 +45,6 @@ impl Accepted {
         let by_wildcard = self.protobuf && !self.sse && peer == Peer::Current;
         if (self.protobuf_named || by_wildcard) && !cursor { Binding::Protobuf } else { Binding::Sse }
     }
-}
-
-/// A media range in lower case without its parameters, and whether it is taken or refused.
-fn range(text: &str) -> (String, bool) {
-    let mut parts = text.split(';').map(str::trim);
-    let media = parts.next().unwrap_or_default().to_ascii_lowercase();
-    let refused = parts.any(|parameter| {
-        let parameter = parameter.to_ascii_lowercase().replace(' ', "");
-        parameter.strip_prefix("q=").is_some_and(|weight| weight.parse() == Ok(0.0))
-    });
-    (media, !refused)
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use runwire_agui::proto::ProtoEncoder;
 use runwire_agui::{Declaration, Event, RunAgentInput, RunFinishedOutcome, SseEncoder};
-use runwire_bridge::{Peer, Projection};
+use runwire_bridge::{History, Peer, Projection, Surroundings};
+use runwire_engine::{KnownSession, Place, Without, stored_payload};
 use runwire_frame::Frame;
 use runwire_store::{Entry, ReadError, Tail, TailError, TailItem};
 
@@ -24,8 +25,7 @@ use crate::binding::{Accepted, Binding};
 use crate::connect_cursor::{At, ConnectCursor};
 use crate::cursor::{CursorQuery, EventId};
 use crate::event_stream::{Source, StreamError};
-use crate::history::{History, Surroundings, for_peer};
-use crate::history_reader::{Known, Place, Without, known, payload};
+use crate::history::{as_a_run, for_peer, messages_event, state_event};
 use crate::openness::{Checked, JsonBody};
 use crate::problem::Problem;
 use crate::runs::posted_input;
@@ -79,7 +79,7 @@ pub(crate) async fn begin(app: &App, principal: Principal, mounting: Mounting) -
 }
 
 /// A cursor is a place in what this thread has sent (G7). Somebody else's thread has sent nothing.
-fn check(places: &[Place], known: Option<&Known>) -> Result<(), Problem> {
+fn check(places: &[Place], known: Option<&KnownSession>) -> Result<(), Problem> {
     for place in places {
         let run = known.and_then(|known| known.runs.iter().find(|run| run.run_id == place.run_id));
         match run {
@@ -103,8 +103,8 @@ struct Reader {
 }
 
 impl Reader {
-    async fn known(&self, without: Without<'_>) -> Result<Option<Known>, ReadError> {
-        known(&self.app, &self.principal, &self.session_id, without).await
+    async fn known(&self, without: Without<'_>) -> Result<Option<KnownSession>, ReadError> {
+        self.app.known_session(&self.principal, &self.session_id, without).await
     }
 }
 
@@ -164,7 +164,7 @@ impl ConnectSource {
         reader: Reader,
         peer: Peer,
         binding: Binding,
-        known: Option<Known>,
+        known: Option<KnownSession>,
         cursor: Option<ConnectCursor>,
     ) -> ConnectSource {
         let (history, live, begun) = match known {
@@ -253,7 +253,7 @@ impl ConnectSource {
         // What waits is said behind the last exchange, and here only if none follows.
         let waits = self.plan.is_empty().then_some(&*self.reader.agent_id);
         let Reader { session_id, run_id, .. } = &self.reader;
-        let [started, messages, state, finished] = history.as_a_run(session_id, run_id, waits, self.peer);
+        let [started, messages, state, finished] = as_a_run(history, session_id, run_id, waits, self.peer);
         let events = [started, messages.filter(|_| whole), state.filter(|_| whole), finished];
         for (n, event) in (0u32..).zip(events) {
             if let Some(event) = event
@@ -276,7 +276,7 @@ impl ConnectSource {
                     let mut history = Arc::unwrap_or_clone(std::mem::take(&mut exchange.history));
                     exchange.around = Some(history.begin(&started, exchange.projection.asked()));
                     if exchange.after < Some((id, 2)) {
-                        restated = vec![(1, history.messages_event(self.peer)), (2, history.state_event())];
+                        restated = vec![(1, messages_event(&history, self.peer)), (2, state_event(&history))];
                     }
                     // The restatement says it all, and in order: a client takes an echo's messages for the first ones.
                     started.input = None;
@@ -349,7 +349,7 @@ impl ConnectSource {
                     return Ok(());
                 };
                 let frame = Frame::decode(&entry.body())?;
-                let payload = payload(&self.reader.app.store().clone(), &frame).await?;
+                let payload = stored_payload(&self.reader.app.store().clone(), &frame).await?;
                 exchange.queue.pop_front();
                 let events = exchange.projection.push(&frame, payload.as_ref())?;
                 for warning in exchange.projection.take_warnings() {

@@ -9,9 +9,9 @@ use std::collections::HashSet;
 use std::fmt;
 
 use axum::http::HeaderMap;
+use runwire_engine::Place;
 
 use crate::cursor::{CursorQuery, EventId, number};
-use crate::history_reader::Place;
 use crate::problem::Problem;
 
 /// A place in the answer to `connect`.

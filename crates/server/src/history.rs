@@ -1,188 +1,41 @@
-//! What a client holds of a session: the fold of the AG-UI events of its runs, one run after the other.
-//!
-//! A run tells of itself. Where it restates the conversation (MESSAGES_SNAPSHOT), it restates what it was given, and a
-//! client that sends only what is new gives it little. So a restatement counts for what the run was given and for what it
-//! made; everything else of the session stays.
-
-use std::collections::HashSet;
+//! The history of a session as events that a client is told.
 
 use runwire_agui::{
-    Downgrade, Event, Interrupt, Message, MessagesSnapshot, PROTOCOL_VERSION, Peer, Reducer, RunAgentInput,
-    RunFinished, RunFinishedOutcome, RunStarted, StateSnapshot,
+    Downgrade, Event, MessagesSnapshot, PROTOCOL_VERSION, Peer, RunFinished, RunFinishedOutcome, RunStarted,
+    StateSnapshot,
 };
-use runwire_frame::{Data, Frame};
+use runwire_bridge::History;
 use serde_json::{Map, Value};
 
-/// The messages and the state of a session, and what of it waits for an answer.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct History {
-    reducer: Reducer,
-    /// Suspended runs, in order of creation.
-    pending: Vec<Pending>,
+/// The conversation as one event; none where there is no message, because that would take from a client what it has
+/// and did not send yet.
+pub(crate) fn messages_event(history: &History, peer: Peer) -> Option<Event> {
+    let messages = history.messages();
+    (!messages.is_empty()).then(|| for_peer(MessagesSnapshot::new(messages).into(), peer))
 }
 
-/// A run that waits for an answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Pending {
-    pub run_id: String,
-    pub agent_id: String,
-    pub interrupts: Vec<Interrupt>,
+/// A run that says nothing but what is known: the events of its beginning, of the messages and of the state, each where
+/// there is something to say, and of its end. What waits for an answer to the agent `waits` is its outcome.
+pub(crate) fn as_a_run(
+    history: &History,
+    session_id: &str,
+    run_id: &str,
+    waits: Option<&str>,
+    peer: Peer,
+) -> [Option<Event>; 4] {
+    let mut started = RunStarted::new(session_id, run_id);
+    started.protocol_version = Some(PROTOCOL_VERSION.to_owned());
+    let mut finished = RunFinished::new(session_id, run_id);
+    if let Some(waiting) = waits.and_then(|agent_id| history.answerable(agent_id)) {
+        let interrupts = waiting.interrupts.clone();
+        finished.outcome = Some(RunFinishedOutcome::Interrupt { interrupts });
+    }
+    [Some(started.into()), messages_event(history, peer), state_event(history), Some(finished.into())]
 }
 
-/// What stands around an exchange in its session, and what its own restatements do not tell.
-#[derive(Clone, Debug)]
-pub(crate) struct Surroundings {
-    /// Messages that the session had and the exchange's input had not.
-    others: Vec<Message>,
-    /// The state that the exchange began with.
-    state: Value,
-}
-
-impl History {
-    /// Takes the beginning of an exchange: a message of its input counts once, by its id, and a state that says something
-    /// is the state from here on. An empty one says nothing, because a client that knows of none sends it too.
-    ///
-    /// `asked` is the input, where the agent's echo says something else: what the agent added in its echo counts too.
-    pub(crate) fn begin(&mut self, started: &RunStarted, asked: Option<RunAgentInput>) -> Surroundings {
-        if let Some(asked) = asked {
-            let asked = RunStarted { input: Some(Box::new(asked)), ..started.clone() };
-            let surroundings = self.begin(&asked, None);
-            self.apply(started.clone().into());
-            return surroundings;
-        }
-        let input = started.input.as_deref();
-        let given: HashSet<&str> = input.iter().flat_map(|i| &i.messages).map(Message::id).collect();
-        let others = self.reducer.messages().filter(|message| !given.contains(message.id())).cloned().collect();
-        self.apply(started.clone().into());
-        if let Some(state) = input.and_then(|input| input.state.as_ref())
-            && says_something(state)
-        {
-            self.apply(StateSnapshot::new(state.clone()).into());
-        }
-        Surroundings { others, state: self.state().clone() }
-    }
-
-    /// Takes an event of an exchange that has begun, as [`Surroundings::complete`] gives it.
-    pub(crate) fn apply(&mut self, event: Event) {
-        // What does not apply, does not for any client. The event's place is of no interest, so neither is the warning.
-        let _ = self.reducer.apply(event, 0);
-    }
-
-    pub(crate) fn messages(&self) -> Vec<Message> {
-        self.reducer.messages().cloned().collect()
-    }
-
-    pub(crate) fn state(&self) -> &Value {
-        self.reducer.state()
-    }
-
-    /// How large it is, in bytes of JSON.
-    pub(crate) fn size(&self) -> usize {
-        let mut counted = Counted(0);
-        for message in self.reducer.messages() {
-            // Counting takes everything that it is given.
-            let _ = serde_json::to_writer(&mut counted, message);
-        }
-        let _ = serde_json::to_writer(&mut counted, self.state());
-        for pending in &self.pending {
-            // Twice: the reducer holds those of the last run too.
-            for _ in 0..2 {
-                let _ = serde_json::to_writer(&mut counted, &pending.interrupts);
-            }
-            counted.0 += pending.run_id.len() + pending.agent_id.len();
-        }
-        counted.0
-    }
-
-    /// What the last exchange asked for, if it ended by asking.
-    pub(crate) fn interrupts(&self) -> &[Interrupt] {
-        self.reducer.interrupts()
-    }
-
-    pub(crate) fn wait_for(&mut self, pending: Pending) {
-        self.pending.push(pending);
-    }
-
-    /// The runs that wait for an answer, in order of creation.
-    pub(crate) fn pending(&self) -> &[Pending] {
-        &self.pending
-    }
-
-    /// The run that an answer sent to this agent goes to: its newest that waits.
-    pub(crate) fn answerable(&self, agent_id: &str) -> Option<&Pending> {
-        self.pending.iter().rev().find(|pending| pending.agent_id == agent_id)
-    }
-
-    /// The conversation as one event; none where there is no message, because that would take from a client what it has
-    /// and did not send yet.
-    pub(crate) fn messages_event(&self, peer: Peer) -> Option<Event> {
-        let messages = self.messages();
-        (!messages.is_empty()).then(|| for_peer(MessagesSnapshot::new(messages).into(), peer))
-    }
-
-    /// A run that says nothing but what is known: the events of its beginning, of the messages and of the state, each where
-    /// there is something to say, and of its end. What waits for an answer to the agent `waits` is its outcome.
-    pub(crate) fn as_a_run(
-        &self,
-        session_id: &str,
-        run_id: &str,
-        waits: Option<&str>,
-        peer: Peer,
-    ) -> [Option<Event>; 4] {
-        let mut started = RunStarted::new(session_id, run_id);
-        started.protocol_version = Some(PROTOCOL_VERSION.to_owned());
-        let mut finished = RunFinished::new(session_id, run_id);
-        if let Some(waiting) = waits.and_then(|agent_id| self.answerable(agent_id)) {
-            let interrupts = waiting.interrupts.clone();
-            finished.outcome = Some(RunFinishedOutcome::Interrupt { interrupts });
-        }
-        [Some(started.into()), self.messages_event(peer), self.state_event(), Some(finished.into())]
-    }
-
-    /// The state as one event; none for the empty object, which is what a client has by itself.
-    pub(crate) fn state_event(&self) -> Option<Event> {
-        (self.state() != &Value::Object(Map::new())).then(|| StateSnapshot::new(self.state().clone()).into())
-    }
-}
-
-impl Surroundings {
-    /// The exchange's event as it is for whoever knows the whole session.
-    pub(crate) fn complete(&self, frame: &Frame, event: Event) -> Event {
-        match event {
-            Event::MessagesSnapshot(mut snapshot) if !self.others.is_empty() => {
-                let restated: HashSet<&str> = snapshot.messages.iter().map(Message::id).collect();
-                let mut messages: Vec<Message> =
-                    self.others.iter().filter(|message| !restated.contains(message.id())).cloned().collect();
-                messages.append(&mut snapshot.messages);
-                snapshot.messages = messages;
-                snapshot.into()
-            }
-            // A further attempt restates the state of its input, which may have said nothing.
-            Event::StateSnapshot(mut snapshot) if matches!(frame.data, Data::RunStart(_)) => {
-                snapshot.snapshot = self.state.clone();
-                snapshot.into()
-            }
-            event => event,
-        }
-    }
-}
-
-/// Counts what is written to it.
-struct Counted(usize);
-
-impl std::io::Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-fn says_something(state: &Value) -> bool {
-    state.as_object().is_none_or(|members| !members.is_empty())
+/// The state as one event; none for the empty object, which is what a client has by itself.
+pub(crate) fn state_event(history: &History) -> Option<Event> {
+    (history.state() != &Value::Object(Map::new())).then(|| StateSnapshot::new(history.state().clone()).into())
 }
 
 /// An event of a session for a client that may be older than what it holds.
@@ -198,92 +51,10 @@ pub(crate) fn for_peer(event: Event, peer: Peer) -> Event {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use runwire_frame::{Notice, NoticeLevel, RunStart, Timestamp};
+    use runwire_agui::Message;
     use serde_json::json;
 
     use super::*;
-
-    fn started(state: Value, ids: &[&str]) -> RunStarted {
-        let messages: Vec<Value> = ids.iter().map(|id| json!({ "id": id, "role": "user", "content": id })).collect();
-        let input = json!({ "threadId": "t", "runId": "r", "state": state, "messages": messages });
-        let event = json!({ "type": "RUN_STARTED", "threadId": "t", "runId": "r", "input": input });
-        match Event::from_value(event).unwrap() {
-            Event::RunStarted(started) => started,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn snapshot(ids: &[&str]) -> Event {
-        let messages: Vec<Value> = ids.iter().map(|id| json!({ "id": id, "role": "user", "content": id })).collect();
-        Event::from_value(json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages })).unwrap()
-    }
-
-    fn frame(data: Data) -> Frame {
-        Frame { seq: 1, run_id: "run".into(), ts: Timestamp::from_unix_millis(0), segment_id: None, data }
-    }
-
-    fn notice() -> Frame {
-        let notice = Notice {
-            level: NoticeLevel::Info,
-            code: "agui.MESSAGES_SNAPSHOT".into(),
-            message: String::new(),
-            attributes: None,
-            extra: Map::new(),
-        };
-        frame(Data::Notice(notice))
-    }
-
-    fn ids(history: &History) -> Vec<String> {
-        history.messages().iter().map(|message| message.id().to_owned()).collect()
-    }
-
-    #[test]
-    fn a_message_of_several_inputs_counts_once() {
-        let mut history = History::default();
-        history.begin(&started(json!({}), &["a"]), None);
-        history.begin(&started(json!({}), &["a", "b"]), None);
-        history.begin(&started(json!({}), &["c"]), None);
-        assert_eq!(ids(&history), ["a", "b", "c"]);
-    }
-
-    #[test]
-    fn what_was_asked_counts_also_where_the_agent_echoes_something_else() {
-        let asked = started(json!({ "n": 1 }), &["a", "b"]).input.map(|input| *input);
-        let mut history = History::default();
-        history.begin(&started(json!({}), &["b", "added"]), asked);
-        assert_eq!(ids(&history), ["a", "b", "added"]);
-        assert_eq!(history.state(), &json!({ "n": 1 }));
-    }
-
-    #[test]
-    fn a_restatement_takes_away_what_the_run_was_given_and_nothing_else() {
-        let mut history = History::default();
-        history.begin(&started(json!({}), &["earlier", "kept", "dropped"]), None);
-        let around = history.begin(&started(json!({}), &["kept", "dropped", "asked"]), None);
-        history.apply(around.complete(&notice(), snapshot(&["kept", "asked", "new"])));
-        assert_eq!(ids(&history), ["earlier", "kept", "asked", "new"]);
-    }
-
-    #[test]
-    fn an_input_without_state_leaves_the_state_and_another_attempt_restates_it() {
-        let mut history = History::default();
-        history.begin(&started(json!({ "n": 1 }), &["a"]), None);
-        let around = history.begin(&started(json!({}), &["b"]), None);
-        assert_eq!(history.state(), &json!({ "n": 1 }));
-        let attempt = RunStart {
-            agent_id: "a".into(),
-            agent_revision_id: None,
-            session_id: None,
-            lane: None,
-            trigger_kind: None,
-            attempt: 2,
-            extra: Map::new(),
-        };
-        let restated = around.complete(&frame(Data::RunStart(attempt)), StateSnapshot::new(json!({})).into());
-        assert_eq!(restated, StateSnapshot::new(json!({ "n": 1 })).into());
-        history.begin(&started(json!([0]), &[]), None);
-        assert_eq!(history.state(), &json!([0]));
-    }
 
     #[test]
     fn a_client_before_1_0_holds_a_tools_parts_as_their_text() {

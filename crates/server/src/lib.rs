@@ -17,7 +17,6 @@ mod event_stream;
 mod executor;
 mod frame_stream;
 mod history;
-mod history_reader;
 mod idempotency_key;
 mod keep_alive;
 mod openness;

@@ -3,11 +3,11 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
+use runwire_engine::Without;
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::auth::Principal;
-use crate::history_reader::{Without, known};
 use crate::openness::Checked;
 use crate::problem::Problem;
 
@@ -17,7 +17,7 @@ pub(crate) async fn get(
     principal: Principal,
     Checked(Path(session_id)): Checked<Path<String>>,
 ) -> Result<Response, Problem> {
-    let known = known(&app, &principal, &session_id, Without::Nothing).await?;
+    let known = app.known_session(&principal, &session_id, Without::Nothing).await?;
     let known = known.ok_or_else(|| Problem::session_not_found(&session_id))?;
     let interrupts: Vec<Value> = known
         .history

@@ -233,6 +233,8 @@ export class Conversation {
       this.#calls.set(call.id, [run.run_id, place]);
     }
     if (role === "tool") {
+      // It stands in a run's input in place of a result, and nobody has said it.
+      if (id === `${message.toolCallId}.unanswered`) return;
       const result = { ok: message.error === undefined, preview: textOf(message.content) };
       this.#setResult(message.toolCallId, result, { isRestated: true });
       return;

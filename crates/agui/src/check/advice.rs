@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::check::finding::{Place, Seen, name};
 use crate::event::Event;
+use crate::outcome::RunFinishedOutcome;
 
 /// A response that takes at least this long to begin, and then is there at once, was held back on its way.
 const HELD_BACK: Duration = Duration::from_secs(1);
@@ -106,6 +107,8 @@ impl Adviser {
                 }
             }
             Event::Custom(custom) => {
+                self.said_otherwise = true;
+                self.raw_alone = None;
                 if !custom.name.contains(['.', ':', '/']) {
                     let custom = name(&custom.name);
                     let message = format!(
@@ -124,8 +127,11 @@ impl Adviser {
                     self.give(AdviceRule::RawWithoutSource, seen, message.to_owned(), "no source".to_owned());
                 }
             }
-            Event::RunFinished(_) => {
-                if let Some((place, excerpt)) = self.raw_alone.take() {
+            Event::RunFinished(finished) => {
+                // A question and a result are what the run had to say as well.
+                let says_something =
+                    finished.result.is_some() || matches!(finished.outcome, Some(RunFinishedOutcome::Interrupt { .. }));
+                if let Some((place, excerpt)) = self.raw_alone.take().filter(|_| !says_something) {
                     let message = "The run says what it has to say in RAW events only, which a client must not act on; \
                                    translate them into the events that the protocol has for it.";
                     let found = "RAW events and no other content".to_owned();
@@ -157,7 +163,7 @@ impl Adviser {
 
     /// The connection ended, so long after the request was sent.
     pub(crate) fn ended_at(&mut self, at: Duration, next: Place) {
-        let silence = at.saturating_sub(self.last_byte);
+        let silence = self.since_last_byte(at);
         if silence > SILENCE {
             let seconds = silence.as_secs();
             let message = format!(
@@ -166,6 +172,11 @@ impl Adviser {
             );
             self.give(AdviceRule::LongSilence, next.into(), message, format!("{seconds} s of silence"));
         }
+    }
+
+    /// How long it is since bytes came last, so long after the request was sent.
+    pub(crate) fn since_last_byte(&self, at: Duration) -> Duration {
+        at.saturating_sub(self.last_byte)
     }
 
     /// The stream ended. `first` is its first event, and `events` how many there were.

@@ -7,6 +7,21 @@ use crate::check::finding::CheckRule;
 
 /// Where AG-UI 1.0 is published; a page's name follows.
 const SPECIFICATION: &str = "https://docs.ag-ui.com/spec/1.0/";
+/// How Server-Sent Events are answered with.
+pub(crate) const RESPONSE: &str = "basic/transports/http-sse#response";
+/// How protobuf frames follow each other.
+pub(crate) const FRAMING: &str = "basic/transports/http-protobuf#framing";
+/// Items that are streamed in chunks, and how that goes with the other spelling.
+pub(crate) const CHUNKED: &str = "basic/patterns/streaming#the-chunked-form";
+/// When an answer is in which binding.
+pub(crate) const NEGOTIATION: &str = "basic/transports/http-protobuf#negotiation";
+/// Streams that stop short, in whatever form.
+pub(crate) const TRUNCATION: &str = "basic/transports#truncation";
+
+/// The address of a page of the specification.
+pub(crate) fn url(page: &str) -> String {
+    format!("{SPECIFICATION}{page}")
+}
 
 /// What is known about a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +47,7 @@ impl RuleEntry {
     /// The address of the page.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("{SPECIFICATION}{}", self.page)
+        url(self.page)
     }
 }
 
@@ -77,6 +92,13 @@ pub enum Example {
         /// Keeps it.
         good: &'static [u8],
     },
+    /// As answers over HTTP.
+    Answered {
+        /// Breaks the rule.
+        bad: ExampleAnswer,
+        /// Keeps it.
+        good: ExampleAnswer,
+    },
     /// As they arrive: bytes, and the milliseconds since the request at which they came.
     Timed {
         /// Breaks the rule.
@@ -86,9 +108,29 @@ pub enum Example {
     },
 }
 
+/// An answer over HTTP that is one side of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExampleAnswer {
+    /// The `Accept` of the request.
+    pub accept: &'static str,
+    /// The status of the response.
+    pub status: u16,
+    /// Its `Content-Type`.
+    pub content_type: &'static str,
+    /// Its body: the stream of a run.
+    pub body: &'static [u8],
+    /// For how many milliseconds it stays open behind its body before nobody waits any longer; `None` when it is closed.
+    pub left_open: Option<u64>,
+}
+
 /// A stream from its events, each a line of JSON.
 macro_rules! stream {
     ($($event:expr),* $(,)?) => { concat!($($event, "\n"),*) };
+}
+
+/// The same as Server-Sent Events.
+macro_rules! sse {
+    ($($event:expr),* $(,)?) => { concat!($("data: ", $event, "\n\n"),*) };
 }
 
 /// The stream of one run, around the events within it.
@@ -171,6 +213,10 @@ macro_rules! subagent {
     };
 }
 
+/// `RUN_STARTED` and `RUN_FINISHED` as protobuf frames.
+const FRAMES: &[u8] =
+    b"\0\0\0\x13b\x11\n\x02\x08\x0b\x12\x02t1\x1a\x02r12\x031.0\0\0\0\x0ej\x0c\n\x02\x08\x0c\x12\x02t1\x1a\x02r1";
+
 mod advice;
 mod violations;
 mod warnings;
@@ -181,7 +227,7 @@ const fn streams(page: &'static str, statement: &'static str, bad: &'static str,
 
 fn truncated() -> RuleEntry {
     streams(
-        "basic/transports#truncation",
+        TRUNCATION,
         "A stream goes on until each of its runs has ended with RUN_FINISHED or RUN_ERROR.",
         stream!(started!(), text!(START), text!(CONTENT)),
         run!(text!(START), text!(CONTENT), text!(END)),

@@ -9,6 +9,7 @@ use crate::enforce::{enforce, found};
 use crate::event::EventType;
 use crate::retired::RetiredShapes;
 use crate::schema::event_shape;
+use crate::unreadable::{ReaderLimit, Unreadable, Why};
 use crate::violation::Rule;
 
 /// The members that say what an event is about, in the order they are told.
@@ -37,17 +38,25 @@ pub(crate) struct Detail {
 pub(crate) fn detail(rule: Rule, json: &[u8]) -> Option<Detail> {
     match rule {
         Rule::MalformedJson => {
-            let error = serde_json::from_slice::<Value>(json).err()?;
-            Some(Detail { path: None, expected: "one JSON object".to_owned(), found: error.to_string() })
+            let unreadable = Unreadable::new(json, serde_json::from_slice::<Value>(json).err()?);
+            Some(Detail { path: None, expected: unreadable.expected().to_owned(), found: unreadable.found() })
         }
         Rule::MalformedValue => malformed(serde_json::from_slice(json).ok()?),
         _ => None,
     }
 }
 
+/// The limit of this reader that an event goes past, when that is why it was not read.
+pub(crate) fn limit(json: &[u8]) -> Option<ReaderLimit> {
+    match Unreadable::new(json, serde_json::from_slice::<Value>(json).err()?).why {
+        Why::Limit(limit) => Some(limit),
+        Why::NotUtf8(_) | Why::HalfAPair | Why::Syntax => None,
+    }
+}
+
 fn malformed(mut value: Value) -> Option<Detail> {
     if !value.is_object() {
-        return Some(Detail { path: Some("/".to_owned()), expected: "an object".to_owned(), found: found(&value) });
+        return Some(Detail { path: Some(String::new()), expected: "an object".to_owned(), found: found(&value) });
     }
     let no_type =
         |found: String| Some(Detail { path: Some("/type".to_owned()), expected: "an event type".to_owned(), found });
@@ -62,8 +71,8 @@ fn malformed(mut value: Value) -> Option<Detail> {
 }
 
 /// An event in words: its type, and what it is about.
-pub(crate) fn named(json: &[u8]) -> String {
-    let Ok(value) = serde_json::from_slice::<Value>(json) else { return "no JSON".to_owned() };
+pub(crate) fn named(event: Option<&Value>) -> String {
+    let Some(value) = event else { return "what is not read".to_owned() };
     let event_type = name(value.get("type").and_then(Value::as_str).unwrap_or("an event without a type"));
     let about: Vec<String> =
         NAMES.iter().filter_map(|member| Some(format!("{member} {}", shown(value.get(*member)?)))).collect();

@@ -16,7 +16,7 @@ use crate::warning::WarningRule;
 const EXCERPT_CHARACTERS: usize = 240;
 /// A name or a value in a message is shown up to so many characters.
 const NAME_CHARACTERS: usize = 80;
-/// A message of which there may be very many has so many characters.
+/// A message or a JSON Pointer is shown up to so many characters.
 const MESSAGE_CHARACTERS: usize = 400;
 
 /// How grave a finding is.
@@ -223,6 +223,18 @@ impl Finding {
     }
 }
 
+/// Whether a character changes how the text around it is shown instead of being shown itself: control characters, and what
+/// sets the direction of text or ends a line of it. What a check tells of a stream in words of its own holds a space in the
+/// place of each.
+#[must_use]
+pub fn steers_text(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
 /// An event as it was recorded, on one line, cut at a sensible length.
 pub(crate) fn excerpt(json: &[u8]) -> String {
     // Only the beginning is looked at, so that a huge event costs no more than a small one.
@@ -240,19 +252,61 @@ pub(crate) fn name(text: &str) -> String {
     cut(text, NAME_CHARACTERS)
 }
 
-/// A message about the stream, in which each name that came with it is cut at a sensible length. A name is told from the
-/// words around it by its length alone, since no word of ours has as many characters.
+/// A message about the stream, cut at a sensible length: each name in it, and the middle of what is still too long.
+///
+/// A name stands between single quotes. One that does not is told from the words around it by its length, since no word of
+/// ours has as many characters, and so is one that looks as if it ended earlier than it does.
 pub(crate) fn message(text: &str) -> String {
-    let words = text.split_inclusive(char::is_whitespace).map(|word| {
-        let space = if word.ends_with(char::is_whitespace) { " " } else { "" };
-        name(word.trim_end()) + space
-    });
-    words.collect()
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = split_at_quote(rest) {
+        push_words(&mut out, before);
+        let (named, closed) = split_name(behind);
+        out.push_str(&name(named));
+        out.push_str(if closed.is_some() { "'" } else { "" });
+        rest = closed.unwrap_or_default();
+    }
+    push_words(&mut out, rest);
+    middle_cut(&out)
 }
 
-/// A message of which a stream may call for very many: names are cut, and so is the whole.
-pub(crate) fn short_message(text: &str) -> String {
-    cut(&message(text), MESSAGE_CHARACTERS)
+/// The text up to a quote that opens, that included, and the text behind it.
+fn split_at_quote(text: &str) -> Option<(&str, &str)> {
+    let opens =
+        |at: &usize| text[..*at].chars().next_back().is_none_or(|before| before.is_whitespace() || before == '(');
+    let at = text.match_indices('\'').map(|(at, _)| at).find(opens)?;
+    Some(text.split_at(at + 1))
+}
+
+/// The name that the text begins with, and the text behind the quote that closes it: the one behind which our own words go
+/// on.
+fn split_name(text: &str) -> (&str, Option<&str>) {
+    let ours = |next: char| matches!(next, ' ' | ',' | ';' | '.' | ':' | ')');
+    let closes = |at: &usize| text[*at + 1..].chars().next().is_none_or(ours);
+    let end = text.match_indices('\'').map(|(at, _)| at).find(closes);
+    end.map_or((text, None), |at| (&text[..at], Some(&text[at + 1..])))
+}
+
+fn push_words(out: &mut String, text: &str) {
+    for word in text.split_inclusive(char::is_whitespace) {
+        out.push_str(&name(word.trim_end()));
+        if word.ends_with(char::is_whitespace) {
+            out.push(' ');
+        }
+    }
+}
+
+/// A text of which the beginning and the end are kept when it has too many characters: a sentence says there what it is
+/// about, and what is wrong.
+fn middle_cut(text: &str) -> String {
+    let length = text.chars().count();
+    if length <= MESSAGE_CHARACTERS {
+        return text.to_owned();
+    }
+    let end = MESSAGE_CHARACTERS / 3;
+    let beginning: String = text.chars().take(MESSAGE_CHARACTERS - end).collect();
+    let end: String = text.chars().skip(length - end).collect();
+    format!("{beginning}…{end}")
 }
 
 /// A JSON Pointer, of which each name and the whole are cut at a sensible length.
@@ -262,7 +316,7 @@ pub(crate) fn short_path(path: &str) -> String {
 }
 
 fn cut(text: &str, characters: usize) -> String {
-    shortened(text, characters).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    shortened(text, characters).chars().map(|c| if steers_text(c) { ' ' } else { c }).collect()
 }
 
 fn shortened(text: &str, characters: usize) -> String {

@@ -19,6 +19,7 @@ use crate::check::form::frames::FrameReader;
 use crate::check::form::lines::LineReader;
 use crate::check::form::sse::SseReader;
 use crate::retired::retired_type;
+use crate::violation::Rule;
 
 /// The most bytes that one event of a recording may have.
 const MAX_EVENT_BYTES: usize = 64 * 1024 * 1024;
@@ -89,8 +90,21 @@ pub(crate) enum Payload {
     Json(Vec<u8>),
     /// A protobuf frame of a type that only the number of its arm in the envelope names.
     UnknownArm(u32),
-    /// A protobuf frame that is no event, and why.
-    Undecodable(String),
+    /// Bytes that are no event.
+    Undecodable(Undecodable),
+}
+
+/// Bytes that break a rule before anything can be read of them.
+#[derive(Debug)]
+pub(crate) struct Undecodable {
+    /// The rule.
+    pub(crate) rule: Rule,
+    /// What is wrong, in a sentence.
+    pub(crate) message: String,
+    /// What came.
+    pub(crate) found: String,
+    /// The bytes from their beginning, where a person can read them.
+    pub(crate) held: Option<Vec<u8>>,
 }
 
 impl Payload {
@@ -98,7 +112,8 @@ impl Payload {
     pub(crate) fn excerpt(&self) -> Option<String> {
         match self {
             Self::Json(json) => Some(excerpt(json)),
-            Self::UnknownArm(_) | Self::Undecodable(_) => None,
+            Self::Undecodable(undecodable) => undecodable.held.as_deref().map(excerpt),
+            Self::UnknownArm(_) => None,
         }
     }
 
@@ -110,11 +125,15 @@ impl Payload {
     }
 }
 
-/// How a recording ended.
-#[derive(Debug, Default)]
-pub(crate) struct Tail {
-    /// Whether it stopped inside an event, which was discarded.
-    pub(crate) unterminated: bool,
+/// What a recording stopped inside of, and what was discarded of it.
+#[derive(Debug)]
+pub(crate) struct Unterminated {
+    /// Where it begins, in bytes from the start of the recording. It goes on to the end.
+    pub(crate) offset: u64,
+    /// Its bytes from their beginning, where a person can read them.
+    pub(crate) held: Option<Vec<u8>>,
+    /// What came of it, in words.
+    pub(crate) found: String,
 }
 
 /// Cuts a recording into events.
@@ -152,9 +171,12 @@ impl Recording {
         }
     }
 
-    /// Whether a line of it ended with anything but LF, where that matters.
-    pub(crate) fn has_carriage_returns(&self) -> bool {
-        matches!(&self.reader, Reader::Sse(reader) if reader.carriage_returns)
+    /// Where a line of it first ended with anything but LF, where that matters.
+    pub(crate) fn carriage_return(&self) -> Option<u64> {
+        match &self.reader {
+            Reader::Sse(reader) => reader.carriage_return,
+            _ => None,
+        }
     }
 
     /// How many bytes came.
@@ -174,12 +196,17 @@ impl Recording {
         }
     }
 
-    /// Ends the recording.
-    pub(crate) fn finish(&mut self, out: &mut Vec<Recorded>) -> Result<Tail, CheckError> {
+    /// Counts bytes that nobody has to read any more.
+    pub(crate) fn skip(&mut self, bytes: &[u8]) {
+        self.offset += bytes.len() as u64;
+    }
+
+    /// Ends the recording, and says what it stopped inside of.
+    pub(crate) fn finish(&mut self, out: &mut Vec<Recorded>) -> Result<Option<Unterminated>, CheckError> {
         if let Reader::Head(head) = &self.reader {
             match detect(head, true)? {
                 Some(form) => self.begin(form, out)?,
-                None => return Ok(Tail::default()),
+                None => return Ok(None),
             }
         }
         self.reader.finish(out)
@@ -188,8 +215,9 @@ impl Recording {
     fn begin(&mut self, form: Form, out: &mut Vec<Recorded>) -> Result<(), CheckError> {
         let reader = Reader::of(form);
         let Reader::Head(head) = std::mem::replace(&mut self.reader, reader) else { return Ok(()) };
-        let skipped = if head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
-        self.reader.push(&head[skipped..], skipped as u64, out)
+        // What was looked past to know the form is no part of the first event.
+        let text = text_of(&head);
+        self.reader.push(text, (head.len() - text.len()) as u64, out)
     }
 }
 
@@ -214,18 +242,20 @@ impl Reader {
         }
     }
 
-    fn finish(&mut self, out: &mut Vec<Recorded>) -> Result<Tail, CheckError> {
+    fn finish(&mut self, out: &mut Vec<Recorded>) -> Result<Option<Unterminated>, CheckError> {
         match self {
-            Self::Head(_) => Ok(Tail::default()),
-            Self::Sse(reader) => Ok(Tail { unterminated: reader.in_event() }),
-            Self::Lines(reader) => {
-                reader.end_line(out);
-                Ok(Tail::default())
-            }
-            Self::Array(reader) => reader.finish(),
-            Self::Frames(reader) => Ok(Tail { unterminated: reader.in_frame() }),
+            Self::Head(_) => Ok(None),
+            Self::Sse(reader) => Ok(reader.finish()),
+            Self::Lines(reader) => Ok(reader.finish(out)),
+            Self::Array(reader) => reader.finish().map(|()| None),
+            Self::Frames(reader) => Ok(reader.finish()),
         }
     }
+}
+
+/// What stands in a recording that begins so, behind a byte order mark and white space.
+fn text_of(head: &[u8]) -> &[u8] {
+    head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).trim_ascii_start()
 }
 
 /// The form of a recording that begins so; `None` when more has to come, or at the end, when there is nothing.
@@ -233,9 +263,8 @@ fn detect(head: &[u8], ended: bool) -> Result<Option<Form>, CheckError> {
     if !ended && BYTE_ORDER_MARK.starts_with(head) {
         return Ok(None);
     }
-    let marked = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
-    let text = marked.trim_ascii_start();
-    if marked.len() - text.len() > MAX_HEAD_BYTES {
+    let text = text_of(head);
+    if head.len() - text.len() > MAX_HEAD_BYTES {
         return Err(CheckError::UnknownForm(String::new()));
     }
     match text.first() {

@@ -1,5 +1,6 @@
 //! A recorded stream, judged as its bytes come.
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -7,14 +8,16 @@ use serde_json::Value;
 
 use crate::check::CheckError;
 use crate::check::advice::Adviser;
-use crate::check::detail::{Detail, detail, named};
-use crate::check::finding::{CheckRule, Earlier, Finding, Place, Seen, message, short_message, short_path, shown};
-use crate::check::form::{Form, Payload, Recorded, Recording};
-use crate::check::origins::Origins;
+use crate::check::answer::{Answer, Remark, left_open};
+use crate::check::catalogue::{CHUNKED, FRAMING, RESPONSE, TRUNCATION, url};
+use crate::check::detail::{Detail, detail, limit, named};
+use crate::check::finding::{CheckRule, Earlier, Finding, Place, Seen, excerpt, message, name, short_path, shown};
+use crate::check::form::{Form, Payload, Recorded, Recording, Undecodable, Unterminated};
+use crate::check::origins::{Mixed, Origins};
 use crate::check::report::{Report, ReportedError, ReportedOutcome, ReportedRun};
 use crate::consumer::{Consumer, ConsumerOptions, StreamEnd};
 use crate::decode::decode_value;
-use crate::ending::Truncation;
+use crate::ending::{RunEnding, Truncation};
 use crate::event::Event;
 use crate::input::RunAgentInput;
 use crate::outgoing::AgentVersion;
@@ -109,7 +112,8 @@ pub struct Checker {
     adviser: Adviser,
     first: Option<Place>,
     last: Option<Place>,
-    rejected: bool,
+    /// What the stream was rejected for: whatever comes then changes nothing.
+    rejected: Option<ReportedError>,
     delivered: usize,
     warnings: Vec<Warning>,
     untold_warnings: usize,
@@ -133,7 +137,7 @@ impl Checker {
             adviser: Adviser::default(),
             first: None,
             last: None,
-            rejected: false,
+            rejected: None,
             delivered: 0,
             warnings: Vec::new(),
             untold_warnings: 0,
@@ -149,10 +153,15 @@ impl Checker {
     /// When the recording is in no form that can be read. What is wrong with the events in it is no error but part of
     /// the judgement.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), CheckError> {
+        if self.is_rejected() {
+            self.recording.skip(bytes);
+            return Ok(());
+        }
         let mut recorded = Vec::new();
         let pushed = self.recording.push(bytes, &mut recorded);
-        self.take_all(recorded);
-        pushed
+        let taken = self.take_all(recorded);
+        // Whether what comes behind a violation can be read must not depend on how much of it came at once.
+        if self.is_rejected() { Ok(()) } else { taken.and(pushed) }
     }
 
     /// Takes the next bytes, which came so long after the request was sent; from this it is seen whether a response was
@@ -177,6 +186,30 @@ impl Checker {
         self.push(bytes)
     }
 
+    /// The response began so, which comes before its first byte. What the bindings over HTTP ask to be otherwise is warned
+    /// of.
+    pub fn answered(&mut self, answer: &Answer<'_>) {
+        for remark in answer.remarks() {
+            self.remark(remark);
+        }
+    }
+
+    /// Whether the stream may end here: there was a run, and each has its ending.
+    #[must_use]
+    pub fn runs_have_ended(&self) -> bool {
+        self.consumer.runs().last().is_some_and(|run| run.ending != RunEnding::Truncated)
+    }
+
+    /// Nobody waits any longer for the response to end, so long after the request was sent. That is warned of when all
+    /// runs have ended; otherwise a silence may have come before it, as in [`Checker::ended_at`].
+    pub fn left_at(&mut self, since_request: Duration) {
+        if self.runs_have_ended() {
+            self.remark(left_open(self.adviser.since_last_byte(since_request)));
+        } else {
+            self.ended_at(since_request);
+        }
+    }
+
     /// The connection ended, so long after the request was sent: a silence may have come before it.
     pub fn ended_at(&mut self, since_request: Duration) {
         self.adviser.ended_at(since_request, self.next_place());
@@ -185,7 +218,7 @@ impl Checker {
     /// Whether the verdict is that the stream is rejected: whatever comes now changes nothing.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
-        self.rejected
+        self.rejected.is_some()
     }
 
     /// How many events were read so far.
@@ -201,23 +234,24 @@ impl Checker {
     /// As [`Checker::push`]; also when the recording stops where its form does not allow it.
     pub fn finish(mut self) -> Result<Judgement, CheckError> {
         let mut recorded = Vec::new();
-        let tail = self.recording.finish(&mut recorded)?;
-        self.take_all(recorded);
+        let tail = if self.is_rejected() { Ok(None) } else { self.recording.finish(&mut recorded) };
+        self.take_all(recorded)?;
+        let tail = if self.is_rejected() { None } else { tail? };
         let next = self.next_place();
-        if tail.unterminated && !self.rejected {
-            let what = if self.recording.form() == Form::Protobuf { "a frame" } else { "an SSE event" };
-            let message = format!("The stream stopped inside {what}, which was discarded.");
-            let rule = WarningRule::UnterminatedEvent;
-            self.warn(Warning { rule, message, event: next.event, path: None }, next.into());
+        if let Some(tail) = tail {
+            self.unterminated(tail, next);
         }
         let end = self.consumer.finish();
         for warning in self.consumer.take_warnings() {
-            self.warn(warning, self.last.unwrap_or(next).into());
+            self.warn(warning, self.last.unwrap_or(next).into(), &Again::default());
         }
         if let StreamEnd::Truncated { truncation, .. } = &end {
             self.findings.push(truncated(truncation, next));
         }
-        self.adviser.end(self.first, self.consumer.event_count(), self.recording.has_carriage_returns());
+        // How far a stream was read behind a violation is a matter of how it was cut.
+        let read_to = self.last.filter(|_| self.is_rejected()).map_or(u64::MAX, |last| last.offset + last.length);
+        let carriage_returns = self.recording.carriage_return().is_some_and(|place| place < read_to);
+        self.adviser.end(self.first, self.consumer.event_count(), carriage_returns);
         for (rule, advice) in self.adviser.into_given() {
             let mut message = advice.message;
             if advice.times > 1 {
@@ -240,11 +274,7 @@ impl Checker {
         let (outcome, error) = match end {
             StreamEnd::Completed { .. } => (ReportedOutcome::Completed, None),
             StreamEnd::Truncated { .. } => (ReportedOutcome::Truncated, None),
-            StreamEnd::Rejected { violation, .. } => {
-                let Violation { rule, event, .. } = violation;
-                let error = ReportedError { rule, message: message(&violation.message), event };
-                (ReportedOutcome::Rejected, Some(error))
-            }
+            StreamEnd::Rejected { .. } => (ReportedOutcome::Rejected, self.rejected),
         };
         let told = self.reducer.filter(|_| self.keep == Keep::Everything);
         let (messages, state) = told.map_or((Vec::new(), Value::Null), Reducer::into_parts);
@@ -252,16 +282,17 @@ impl Checker {
         Ok(Judgement { report, findings: self.findings, stream })
     }
 
-    fn take_all(&mut self, recorded: Vec<Recorded>) {
+    fn take_all(&mut self, recorded: Vec<Recorded>) -> Result<(), CheckError> {
         for event in recorded {
-            if self.rejected {
-                return;
+            if self.is_rejected() {
+                break;
             }
-            self.take(&event);
+            self.take(&event)?;
         }
+        Ok(())
     }
 
-    fn take(&mut self, recorded: &Recorded) {
+    fn take(&mut self, recorded: &Recorded) -> Result<(), CheckError> {
         let Recorded { offset, length, .. } = *recorded;
         if matches!(self.keep, Keep::Conversation { most_bytes } if offset + length > most_bytes) {
             self.reducer = None;
@@ -273,8 +304,8 @@ impl Checker {
         let pushed = match &recorded.payload {
             Payload::Json(json) => self.consumer.push_json(json),
             Payload::UnknownArm(arm) => self.consumer.push_proto(ProtoEvent::Unknown { arm: *arm }),
-            Payload::Undecodable(reason) => {
-                self.consumer.push_undecodable(Rule::MalformedFrame, format!("The bytes are no event: {reason}."))
+            Payload::Undecodable(Undecodable { rule, message, .. }) => {
+                self.consumer.push_undecodable(*rule, message.clone())
             }
         }
         .map(Iterator::collect::<Vec<_>>);
@@ -282,8 +313,9 @@ impl Checker {
             Ok(delivered) => (delivered, None),
             Err(rejected) => (rejected.delivered, Some(rejected.violation)),
         };
+        let again = Again::of(&recorded.payload);
         for warning in self.consumer.take_warnings() {
-            self.warn(warning, seen);
+            self.warn(warning, seen, &again);
         }
         for event in delivered {
             self.origins.event(&event, Place { retired_type: retired_type(&event, &recorded.payload), ..place });
@@ -296,28 +328,62 @@ impl Checker {
                 }
                 let warning = reducer.apply(event, place.event);
                 if let Some(warning) = warning {
-                    self.warn(warning, seen);
+                    self.warn(warning, seen, &again);
                 }
             }
         }
         if let Some(violation) = violation {
-            self.rejected = true;
+            if violation.rule == Rule::MalformedJson
+                && let Payload::Json(json) = &recorded.payload
+                && let Some(limit) = limit(json)
+            {
+                return Err(CheckError::BeyondReader { event: place.event, limit });
+            }
             let finding = self.violation(&violation, seen);
+            let Violation { rule, event, .. } = violation;
+            self.rejected = Some(ReportedError { rule, message: finding.message.clone(), event });
             self.findings.push(finding);
+        }
+        Ok(())
+    }
+
+    /// Warns of what the stream stopped inside of, where that begins and by the page of its form.
+    fn unterminated(&mut self, tail: Unterminated, next: Place) {
+        let Unterminated { offset, held, found } = tail;
+        let (what, page, expected) = match self.recording.form() {
+            Form::Protobuf => ("a frame", FRAMING, "A frame has as many bytes as its header announces."),
+            Form::Lines => ("a line", TRUNCATION, "A line holds the whole of an event."),
+            Form::Sse | Form::Array | Form::Empty => ("an SSE event", RESPONSE, "An SSE event ends with a blank line."),
+        };
+        let place = Place { offset, length: self.recording.bytes() - offset, ..next };
+        let rule = WarningRule::UnterminatedEvent;
+        let message = format!("The stream stopped inside {what}, which was discarded.");
+        let mut finding = Finding::new(CheckRule::Warning(rule), place.into(), message.clone(), found);
+        (finding.page, finding.expected) = (url(page), expected.to_owned());
+        finding.excerpt = held.as_deref().map(excerpt);
+        if self.has_room() {
+            self.findings.push(finding);
+            self.warnings.push(Warning { rule, message, event: next.event, path: None });
         }
     }
 
-    fn warn(&mut self, mut warning: Warning, seen: Seen<'_>) {
-        if self.warnings.len() == MOST_WARNINGS {
-            self.untold_warnings += 1;
+    /// Warns of something that is about the response as a whole, where the stream stands.
+    fn remark(&mut self, remark: Remark) {
+        let Remark { rule, message, found } = remark;
+        let next = self.next_place();
+        if self.has_room() {
+            self.findings.push(Finding::new(CheckRule::Warning(rule), next.into(), message.clone(), found));
+            self.warnings.push(Warning { rule, message, event: next.event, path: None });
+        }
+    }
+
+    fn warn(&mut self, mut warning: Warning, seen: Seen<'_>, again: &Again<'_>) {
+        if !self.has_room() {
             return;
         }
-        let found = match seen.payload {
-            Some(Payload::Json(json)) => place_in(json, warning.path.as_deref()).unwrap_or_else(|| named(json)),
-            _ => short_message(&warning.message),
-        };
+        let found = again.found(warning.path.as_deref()).unwrap_or_else(|| message(&warning.message));
         // Warnings are kept to the end, and the names in them may be as long as the stream makes them.
-        warning.message = short_message(&warning.message);
+        warning.message = message(&warning.message);
         warning.path = warning.path.as_deref().map(short_path);
         let rule = CheckRule::Warning(warning.rule);
         let mut finding = Finding::new(rule, seen, warning.message.clone(), found);
@@ -326,13 +392,20 @@ impl Checker {
         self.warnings.push(warning);
     }
 
+    /// Whether one more warning is told; one that is not is counted.
+    fn has_room(&mut self) -> bool {
+        let has_room = self.warnings.len() < MOST_WARNINGS;
+        self.untold_warnings += usize::from(!has_room);
+        has_room
+    }
+
     fn violation(&self, violation: &Violation, seen: Seen<'_>) -> Finding {
         let rule = CheckRule::Violation(violation.rule);
         let told = message(&violation.message);
         let json = match seen.payload {
             Some(Payload::Json(json)) => json,
-            Some(Payload::Undecodable(reason)) => {
-                return Finding::new(rule, seen, told, reason.clone());
+            Some(Payload::Undecodable(Undecodable { found, .. })) => {
+                return Finding::new(rule, seen, told, found.clone());
             }
             Some(Payload::UnknownArm(_)) | None => {
                 return Finding::new(rule, seen, told, "a frame of an unknown type".to_owned());
@@ -345,8 +418,15 @@ impl Checker {
             return finding;
         }
         let event = as_today(json).and_then(|event| decode_value(event, seen.place.event).ok()?.event);
-        let mut finding = Finding::new(rule, seen, told, named(json));
-        let earlier = event.and_then(|event| self.origins.contradicted(violation.rule, &event));
+        let mut finding = Finding::new(rule, seen, told, named(serde_json::from_slice(json).ok().as_ref()));
+        let earlier = match event.as_ref().and_then(|event| self.origins.mixed(violation.rule, event, seen.place)) {
+            Some(Mixed { earlier, note }) => {
+                finding.message = format!("{} {note}", finding.message);
+                finding.page = url(CHUNKED);
+                Some(earlier)
+            }
+            None => event.and_then(|event| self.origins.contradicted(violation.rule, &event)),
+        };
         finding.contradicts = earlier.map(|earlier| Earlier { what: message(&earlier.what), ..earlier });
         finding
     }
@@ -377,16 +457,32 @@ fn as_today(json: &[u8]) -> Option<Value> {
     Some(event)
 }
 
-/// What stands at a place in an event.
-fn place_in(json: &[u8], path: Option<&str>) -> Option<String> {
-    let event: Value = serde_json::from_slice(json).ok()?;
-    event.pointer(path?).map(shown)
+/// The JSON of an event, which is read once more when there is something to say of it, and only once however much that is.
+#[derive(Default)]
+struct Again<'a> {
+    json: Option<&'a [u8]>,
+    event: OnceCell<Option<Value>>,
+}
+
+impl<'a> Again<'a> {
+    fn of(payload: &'a Payload) -> Self {
+        let json = if let Payload::Json(json) = payload { Some(&**json) } else { None };
+        Self { json, event: OnceCell::new() }
+    }
+
+    /// What is at that place in the event, or else what the event is.
+    fn found(&self, path: Option<&str>) -> Option<String> {
+        let json = self.json?;
+        let event = self.event.get_or_init(|| serde_json::from_slice(json).ok()).as_ref();
+        let place = event.zip(path).and_then(|(event, path)| event.pointer(path));
+        Some(place.map_or_else(|| named(event), shown))
+    }
 }
 
 fn truncated(truncation: &Truncation, next: Place) -> Finding {
     let found = match truncation {
         Truncation::NoEvents => "the end of the stream before any event".to_owned(),
-        Truncation::RunOpen { run_id, .. } => format!("the end of the stream in run '{run_id}'"),
+        Truncation::RunOpen { run_id, .. } => format!("the end of the stream in run '{}'", name(run_id)),
     };
-    Finding::new(CheckRule::Truncated, next.into(), truncation.to_string(), found)
+    Finding::new(CheckRule::Truncated, next.into(), message(&truncation.to_string()), found)
 }

@@ -49,6 +49,14 @@ struct Life {
     owned: Place,
 }
 
+/// An item in both of its spellings.
+pub(crate) struct Mixed {
+    /// The chunk that opened it.
+    pub(crate) earlier: Earlier,
+    /// What is wrong with that, in a sentence.
+    pub(crate) note: String,
+}
+
 /// Remembers the places of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Origins {
@@ -102,6 +110,26 @@ impl Origins {
         if let Some(owner) = owner {
             remember(&mut self.attributed, owner, place);
         }
+    }
+
+    /// The item that chunks opened and that `event`, the one of that place, both ended and went on with in the other
+    /// spelling, when that is how it breaks the rule.
+    pub(crate) fn mixed(&self, rule: Rule, event: &Event, place: Place) -> Option<Mixed> {
+        if !matches!(rule, Rule::TextMessageNotOpen | Rule::ToolCallNotOpen | Rule::ReasoningMessageNotOpen) {
+            return None;
+        }
+        let (kind, id) = subject(event)?;
+        let life = self.items.get(&(kind, id?.to_owned()))?;
+        let opened = (life.closed?.event == place.event && life.opened.event < place.event).then_some(life.opened)?;
+        let noun = kind.noun();
+        Some(Mixed {
+            earlier: Earlier {
+                event: opened.event,
+                offset: opened.offset,
+                what: format!("opened {noun} '{}' in chunks, which this event ends", id?),
+            },
+            note: format!("Chunks opened the {noun}, and the two spellings do not mix within one item."),
+        })
     }
 
     /// The earlier event that `event` contradicts by breaking the rule, when there is one.

@@ -21,19 +21,49 @@ const MOST_COPIED_BYTES: usize = 64 * 1024 * 1024;
 /// What a value takes in memory beside its text.
 const VALUE_BYTES: usize = size_of::<Value>();
 
+/// About what a document takes in memory, which is of interest from its first copy on: then it is measured, and from there
+/// on what goes in and comes out is. So a few bytes of a peer never cost the whole document again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Measure(Option<usize>);
+
+impl Measure {
+    pub(crate) fn is_taken(self) -> bool {
+        self.0.is_some()
+    }
+}
+
 /// Applies the operations to `document` in order. When one fails, the document stays as it was, except that a member
 /// which was taken out of an object and put back is its last.
 ///
 /// # Errors
 ///
 /// Which operation does not apply, and why.
-pub(super) fn apply(document: &mut Value, operations: Vec<Value>) -> Result<(), String> {
-    Patching::new(document, operations.len()).all(operations.into_iter(), Patching::operation)
+pub(super) fn apply(document: &mut Value, measure: &mut Measure, operations: Vec<Value>) -> Result<(), String> {
+    Patching::new(document, measure, operations.len()).all(operations.into_iter(), Patching::operation)
+}
+
+/// As [`apply`], for a document that is an object and stays one: a patch that makes something else of it fails.
+///
+/// # Errors
+///
+/// As [`apply`].
+pub(super) fn apply_to_object(
+    document: &mut Value,
+    measure: &mut Measure,
+    operations: Vec<Value>,
+) -> Result<(), String> {
+    let mut patching = Patching::new(document, measure, operations.len());
+    patching.stays_object = true;
+    patching.all(operations.into_iter(), Patching::operation)
 }
 
 /// As [`apply`], for operations that were read as such.
-pub(super) fn apply_directly(document: &mut Value, operations: Vec<Operation<'_>>) -> Result<(), String> {
-    Patching::new(document, operations.len()).all(operations.into_iter(), Patching::direct_operation)
+pub(super) fn apply_directly(
+    document: &mut Value,
+    measure: &mut Measure,
+    operations: Vec<Operation<'_>>,
+) -> Result<(), String> {
+    Patching::new(document, measure, operations.len()).all(operations.into_iter(), Patching::direct_operation)
 }
 
 /// Why an operation does not apply.
@@ -64,19 +94,55 @@ enum Undo<'p> {
     Return(Box<Undo<'p>>, Spot<'p>),
 }
 
+impl Undo<'_> {
+    /// What the name takes that the operation put into an object.
+    fn named(&self) -> usize {
+        match self {
+            Self::Extract(spot) => spot.named(),
+            Self::Return(undo, _) => undo.named(),
+            Self::Put(..) | Self::Insert(..) => 0,
+        }
+    }
+
+    /// What of the document is kept here, and no longer in it.
+    fn gone(&self) -> usize {
+        match self {
+            Self::Put(_, value) => bytes(value),
+            Self::Insert(spot, value) => spot.named() + bytes(value),
+            Self::Return(undo, spot) => spot.named() + undo.gone(),
+            Self::Extract(_) => 0,
+        }
+    }
+}
+
+impl Spot<'_> {
+    /// What the name of the member takes.
+    fn named(&self) -> usize {
+        match self {
+            Self::Member(path) => name_bytes(path.rsplit('/').next().unwrap_or_default()),
+            Self::Element(..) => 0,
+        }
+    }
+}
+
 const NO_POINTER: &str = "it has no JSON Pointer where one has to be";
 const IN_ORDER: &str = "operations are taken back in the opposite order, so each finds things as it left them";
 
 struct Patching<'d, 'p> {
     document: &'d mut Value,
     undo: Vec<Undo<'p>>,
-    /// What the document took in memory before the first copy, and all copies since.
-    copied: Option<usize>,
+    stays_object: bool,
+    /// What the document takes with all that this patch took out of it, if it is measured.
+    size: Option<usize>,
+    /// How many operations were done before it was.
+    unmeasured: usize,
+    measure: &'d mut Measure,
 }
 
 impl<'d, 'p> Patching<'d, 'p> {
-    fn new(document: &'d mut Value, operations: usize) -> Self {
-        Self { document, undo: Vec::with_capacity(operations), copied: None }
+    fn new(document: &'d mut Value, measure: &'d mut Measure, operations: usize) -> Self {
+        let (undo, size) = (Vec::with_capacity(operations), measure.0);
+        Self { document, undo, stays_object: false, size, unmeasured: 0, measure }
     }
 
     fn all<O>(
@@ -86,11 +152,38 @@ impl<'d, 'p> Patching<'d, 'p> {
     ) -> Result<(), String> {
         for (index, operation) in operations.enumerate() {
             if let Err(Failure { at, reason }) = apply(&mut self, operation) {
-                self.take_back();
-                return Err(format!("operation {index} failed at {at:?}: {reason}"));
+                return Err(self.failed(format!("operation {index} failed at {at:?}: {reason}")));
             }
         }
+        if self.stays_object && !self.document.is_object() {
+            return Err(self.failed("the result is not an object".to_owned()));
+        }
+        if let Some(size) = self.size {
+            let gone = self.undo[self.unmeasured..].iter().map(Undo::gone).sum();
+            self.measure.0 = Some(size.saturating_sub(gone));
+        }
         Ok(())
+    }
+
+    fn failed(mut self, reason: String) -> String {
+        self.take_back();
+        if self.size.is_some() && !self.measure.is_taken() {
+            self.measure.0 = Some(bytes(self.document));
+        }
+        reason
+    }
+
+    /// Keeps what takes an operation back, which put a value of so many bytes into the document.
+    fn done(&mut self, undo: Undo<'p>, put_in: Option<usize>) {
+        if let (Some(size), Some(put_in)) = (&mut self.size, put_in) {
+            *size += put_in + undo.named();
+        }
+        self.undo.push(undo);
+    }
+
+    /// What the value takes, if that is of interest.
+    fn bytes(&self, value: &Value) -> Option<usize> {
+        self.size.map(|_| bytes(value))
     }
 
     fn operation(&mut self, mut operation: Value) -> Result<(), Failure> {
@@ -137,23 +230,25 @@ impl<'d, 'p> Patching<'d, 'p> {
 
     fn put_in(&mut self, path: Cow<'p, str>, value: Value) -> Result<(), Failure> {
         fits(&path, &value)?;
+        let put_in = self.bytes(&value);
         let undo = self.add(path, value).map_err(|(failure, _)| failure)?;
-        self.undo.push(undo);
+        self.done(undo, put_in);
         Ok(())
     }
 
     fn replace(&mut self, path: Cow<'p, str>, value: Value) -> Result<(), Failure> {
         fits(&path, &value)?;
+        let put_in = self.bytes(&value);
         let target = at_mut(self.document, &path).ok_or_else(|| nothing(&path))?;
         let before = std::mem::replace(target, value);
-        self.undo.push(Undo::Put(path, before));
+        self.done(Undo::Put(path, before), put_in);
         Ok(())
     }
 
     fn remove(&mut self, path: Cow<'p, str>) -> Result<(), Failure> {
         let spot = self.held(path)?;
         let before = extract(self.document, &spot);
-        self.undo.push(Undo::Insert(spot, before));
+        self.done(Undo::Insert(spot, before), Some(0));
         Ok(())
     }
 
@@ -178,7 +273,7 @@ impl<'d, 'p> Patching<'d, 'p> {
         let moved = extract(self.document, &spot);
         match self.add(path, moved) {
             Ok(undo) => {
-                self.undo.push(Undo::Return(Box::new(undo), spot));
+                self.done(Undo::Return(Box::new(undo), spot), Some(0));
                 Ok(())
             }
             Err((failure, moved)) => {
@@ -191,15 +286,16 @@ impl<'d, 'p> Patching<'d, 'p> {
     fn copy(&mut self, from: &str, path: Cow<'p, str>) -> Result<(), Failure> {
         let source = at(self.document, from).ok_or_else(|| nothing(from))?;
         fits(&path, source)?;
-        let before = self.copied.unwrap_or_else(|| bytes(self.document));
-        let copied = before + bytes(source);
-        if copied > MOST_COPIED_BYTES {
+        let (put_in, source) = (bytes(source), source.clone());
+        let size = *self.size.get_or_insert_with(|| {
+            self.unmeasured = self.undo.len();
+            bytes(self.document)
+        });
+        if size + put_in > MOST_COPIED_BYTES {
             return Err(failure(&path, "what is copied makes the document too large for any client"));
         }
-        let source = source.clone();
-        self.copied = Some(copied);
         let undo = self.add(path, source).map_err(|(failure, _)| failure)?;
-        self.undo.push(undo);
+        self.done(undo, Some(put_in));
         Ok(())
     }
 
@@ -352,16 +448,18 @@ fn levels(value: &Value) -> usize {
     }
 }
 
+/// What a member's name takes: it is a string beside its text, and the map keeps a hash and a place for it.
+fn name_bytes(name: &str) -> usize {
+    2 * VALUE_BYTES + name.len()
+}
+
 /// About what a value takes in memory.
 fn bytes(value: &Value) -> usize {
     VALUE_BYTES
         + match value {
             Value::String(text) => text.len(),
             Value::Array(elements) => elements.iter().map(bytes).sum(),
-            // A name is a string beside its text, and the map keeps a hash and a place for it.
-            Value::Object(members) => {
-                members.iter().map(|(name, value)| 2 * VALUE_BYTES + name.len() + bytes(value)).sum()
-            }
+            Value::Object(members) => members.iter().map(|(name, value)| name_bytes(name) + bytes(value)).sum(),
             _ => 0,
         }
 }

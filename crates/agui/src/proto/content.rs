@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::encoder::ProtoEncodeError;
 use super::json_value::Json;
-use super::wire::{Carried, IntoJson, Malformed, Room, message, object_in_json};
+use super::wire::{Carried, IntoJson, Room, Unread, message, object_in_json};
 use crate::message::{ContentPart, DataSource, FileSource, MediaPart, PartSource, TextPart, UrlSource};
 
 message! {
@@ -92,7 +92,7 @@ impl Carried<Option<Source>> for PartSource {
 }
 
 impl IntoJson for Part {
-    fn into_json(self, room: Room) -> Result<Value, Malformed> {
+    fn into_json(self, room: Room) -> Result<Value, Unread> {
         let arms = [
             self.text.map(|part| ("text", part.into_json(room))),
             self.image.map(|part| ("image", part.into_json(room))),
@@ -105,7 +105,7 @@ impl IntoJson for Part {
 }
 
 impl IntoJson for Source {
-    fn into_json(self, room: Room) -> Result<Value, Malformed> {
+    fn into_json(self, room: Room) -> Result<Value, Unread> {
         let arms = [
             self.data.map(|source| ("data", source.into_json(room))),
             self.url.map(|source| ("url", source.into_json(room))),
@@ -119,14 +119,11 @@ impl IntoJson for Source {
 ///
 /// Where none is there, a newer version added one that has no name on this wire. It gets one that no version will use, so
 /// that enforcement strips it as it does in JSON, and says where it was.
-fn only<const N: usize>(
-    arms: [Option<(&'static str, Result<Value, Malformed>)>; N],
-    what: &str,
-) -> Result<Value, Malformed> {
+fn only<const N: usize>(arms: [Option<(&'static str, Result<Value, Unread>)>; N], what: &str) -> Result<Value, Unread> {
     let mut arms = arms.into_iter().flatten();
     let Some((name, value)) = arms.next() else { return Ok(json!({ "type": "(not named in protobuf)" })) };
     if arms.next().is_some() {
-        return Err(Malformed(format!("{what} in it is of two kinds")));
+        return Err(Unread::Malformed(format!("{what} in it is of two kinds")));
     }
     let mut members = Map::new();
     members.insert("type".to_owned(), name.into());

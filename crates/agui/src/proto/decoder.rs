@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::envelope;
+use super::wire::Unread;
+use crate::unreadable::ReaderLimit;
 
 /// Bytes of the header, which is the length of what follows it.
 const HEADER: usize = 4;
@@ -36,6 +38,14 @@ pub enum ProtoError {
         /// The most bytes that one frame may have, without its header.
         limit: usize,
     },
+    /// What a frame holds goes past what is read. It may well be an event.
+    #[error("frame {frame} of the stream {limit}")]
+    BeyondReader {
+        /// The frame, counted from 0.
+        frame: usize,
+        /// What it goes past.
+        limit: ReaderLimit,
+    },
     /// A frame does not hold one event.
     #[error("frame {frame} of the stream is not an event: {reason}")]
     Malformed {
@@ -49,7 +59,8 @@ pub enum ProtoError {
 /// Reads a stream of frames, in whatever pieces it arrives.
 ///
 /// Every byte is copied at most once before it is decoded, so the cost is linear in the stream whatever the pieces are.
-/// Memory is bounded by the limit: it grows with what arrives, not with what a header promises.
+/// Memory is bounded by the limit: it grows with what arrives, not with what a header promises. The events of a frame take
+/// some tens of times its bytes at most.
 #[derive(Debug)]
 pub struct ProtoDecoder {
     limit: usize,
@@ -124,6 +135,9 @@ impl ProtoDecoder {
         let frame = self.frame;
         self.frame += 1;
         self.header_bytes = 0;
-        Some(decoded.map_err(|malformed| ProtoError::Malformed { frame, reason: malformed.0 }))
+        Some(decoded.map_err(|unread| match unread {
+            Unread::Malformed(reason) => ProtoError::Malformed { frame, reason },
+            Unread::Beyond(limit) => ProtoError::BeyondReader { frame, limit },
+        }))
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::decoder::ProtoEvent;
 use super::encoder::ProtoEncodeError;
-use super::wire::{EventMessage, Field, Fields, Malformed, Room};
+use super::wire::{EventMessage, Field, Fields, Room, Unread};
 use super::{lifecycle, message, streamed};
 use crate::event::{Event, EventType};
 
@@ -28,7 +28,7 @@ macro_rules! envelope {
         }
 
         /// Reads the message of a known arm.
-        fn read_arm(arm: u32, payload: &[u8]) -> Result<Value, Malformed> {
+        fn read_arm(arm: u32, payload: &[u8]) -> Result<Value, Unread> {
             match arm {
                 $( $arm => members::<$module::$name>(payload, EventType::$name, $number), )*
                 _ => unreachable!("only known arms are read"),
@@ -75,7 +75,7 @@ envelope! {
 ///
 /// The fields of the envelope are looked at one by one, because an event of a newer version and bytes that are no event
 /// must not have the same answer: the first is dropped, the second ends the stream.
-pub(super) fn read(frame: &[u8]) -> Result<ProtoEvent, Malformed> {
+pub(super) fn read(frame: &[u8]) -> Result<ProtoEvent, Unread> {
     let mut known: Option<(u32, std::borrow::Cow<'_, [u8]>)> = None;
     let mut unknown = None;
     for field in Fields::of(frame) {
@@ -85,10 +85,12 @@ pub(super) fn read(frame: &[u8]) -> Result<ProtoEvent, Malformed> {
                 // A message that is there twice is merged, and the merger of two encodings is one after the other.
                 Some((before, payloads)) if *before == arm => payloads.to_mut().extend_from_slice(payload),
                 Some((before, _)) => {
-                    return Err(Malformed(format!("it holds two events, in the arms {before} and {arm}")));
+                    return Err(Unread::Malformed(format!("it holds two events, in the arms {before} and {arm}")));
                 }
             },
-            (arm, _) if is_known(arm) => return Err(Malformed(format!("arm {arm} of the envelope is no message"))),
+            (arm, _) if is_known(arm) => {
+                return Err(Unread::Malformed(format!("arm {arm} of the envelope is no message")));
+            }
             (arm, Field::Bytes(payload)) => unknown = unknown.or(Some((arm, payload))),
             // Beside an event this is a field that a newer version added to the envelope.
             _ => {}
@@ -97,8 +99,8 @@ pub(super) fn read(frame: &[u8]) -> Result<ProtoEvent, Malformed> {
     match (known, unknown) {
         (Some((arm, payload)), _) => read_arm(arm, &payload).map(ProtoEvent::Event),
         (None, Some((arm, payload))) if is_message(payload) => Ok(ProtoEvent::Unknown { arm }),
-        (None, Some((arm, _))) => Err(Malformed(format!("arm {arm} of the envelope is no message"))),
-        (None, None) => Err(Malformed("its envelope is empty".to_owned())),
+        (None, Some((arm, _))) => Err(Unread::Malformed(format!("arm {arm} of the envelope is no message"))),
+        (None, None) => Err(Unread::Malformed("its envelope is empty".to_owned())),
     }
 }
 
@@ -114,12 +116,14 @@ fn is_message(mut bytes: &[u8]) -> bool {
     true
 }
 
-fn members<M: EventMessage + Default>(payload: &[u8], event_type: EventType, number: i32) -> Result<Value, Malformed> {
+fn members<M: EventMessage + Default>(payload: &[u8], event_type: EventType, number: i32) -> Result<Value, Unread> {
     let mut message = M::decode(payload)?;
-    let base = message.take_base().ok_or_else(|| Malformed(format!("{event_type} lacks its base event")))?;
+    let base = message.take_base().ok_or_else(|| Unread::Malformed(format!("{event_type} lacks its base event")))?;
     if base.event_type != number {
         let declared = base.event_type;
-        return Err(Malformed(format!("the arm is that of {event_type}, but the base event declares type {declared}")));
+        return Err(Unread::Malformed(format!(
+            "the arm is that of {event_type}, but the base event declares type {declared}"
+        )));
     }
     let room = Room::whole().within()?;
     let mut members = Map::new();

@@ -2,6 +2,7 @@
 
 use super::encoder::ProtoEncodeError;
 use super::json_value::{Json, Object};
+use super::kept::Kept;
 use super::message::Message;
 use super::wire::{Carried, message, object_in_json};
 use crate::input as model;
@@ -13,11 +14,11 @@ message! {
         #[prost(string, tag = "2")] run_id: String = "runId",
         #[prost(string, optional, tag = "3")] parent_run_id: Option<String> = "parentRunId",
         #[prost(message, optional, tag = "4")] state: Option<Json> = "state",
-        #[prost(message, repeated, tag = "5")] messages: Vec<Message> = "messages",
-        #[prost(message, repeated, tag = "6")] tools: Vec<Tool> = "tools",
-        #[prost(message, repeated, tag = "7")] context: Vec<Context> = "context",
+        #[prost(message, repeated, tag = "5")] messages: Vec<Kept<Message>> = "messages",
+        #[prost(message, repeated, tag = "6")] tools: Vec<Kept<Tool>> = "tools",
+        #[prost(message, repeated, tag = "7")] context: Vec<Kept<Context>> = "context",
         #[prost(message, optional, tag = "8")] forwarded_props: Option<Json> = "forwardedProps",
-        #[prost(message, repeated, tag = "9")] resume: Vec<Resume> = "resume",
+        #[prost(message, repeated, tag = "9")] resume: Vec<Kept<Resume>> = "resume",
         #[prost(string, optional, tag = "10")] protocol_version: Option<String> = "protocolVersion",
     }
 

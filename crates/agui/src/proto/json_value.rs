@@ -12,7 +12,7 @@ use prost::encoding::{
 use serde_json::{Map, Value};
 
 use super::encoder::ProtoEncodeError;
-use super::wire::{Carried, Field, Fields, IntoJson, Malformed, Room};
+use super::wire::{Carried, Field, Fields, IntoJson, Room, Unread};
 
 /// Any JSON value: the encoding of a `google.protobuf.Value`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,7 +54,8 @@ macro_rules! kept_encoded {
 
 kept_encoded!(Json Object);
 
-fn collect(
+/// Adds a field as it came to the encoding of a message.
+pub(super) fn collect(
     fields: &mut Vec<u8>,
     tag: u32,
     wire_type: WireType,
@@ -118,13 +119,13 @@ impl Carried<Option<Object>> for Map<String, Value> {
 }
 
 impl IntoJson for Json {
-    fn into_json(self, room: Room) -> Result<Value, Malformed> {
+    fn into_json(self, room: Room) -> Result<Value, Unread> {
         read_value(&self.0, room)
     }
 }
 
 impl IntoJson for Object {
-    fn into_json(self, room: Room) -> Result<Value, Malformed> {
+    fn into_json(self, room: Room) -> Result<Value, Unread> {
         let mut members = Map::new();
         merge_object(&mut members, &self.0, room.within()?)?;
         Ok(Value::Object(members))
@@ -264,15 +265,15 @@ impl Writer {
     }
 }
 
-fn read_value(encoding: &[u8], room: Room) -> Result<Value, Malformed> {
+fn read_value(encoding: &[u8], room: Room) -> Result<Value, Unread> {
     let mut value = None;
     merge_value(&mut value, encoding, room)?;
-    value.ok_or_else(|| Malformed("a JSON value in it is of no kind, not even null".to_owned()))
+    value.ok_or_else(|| Unread::Malformed("a JSON value in it is of no kind, not even null".to_owned()))
 }
 
 /// Reads a value's encoding over what is there already: the last kind counts, and within objects and lists what came
 /// before stays.
-fn merge_value(value: &mut Option<Value>, encoding: &[u8], room: Room) -> Result<(), Malformed> {
+fn merge_value(value: &mut Option<Value>, encoding: &[u8], room: Room) -> Result<(), Unread> {
     for field in Fields::of(encoding) {
         match field? {
             (NULL, Field::Varint(_)) => *value = Some(Value::Null),
@@ -295,14 +296,14 @@ fn merge_value(value: &mut Option<Value>, encoding: &[u8], room: Room) -> Result
                 merge_list(&mut elements, list, room.within()?)?;
                 *value = Some(Value::Array(elements));
             }
-            (NULL..=LIST, _) => return Err(Malformed("a JSON value in it has the wrong wire type".to_owned())),
+            (NULL..=LIST, _) => return Err(Unread::Malformed("a JSON value in it has the wrong wire type".to_owned())),
             _ => {}
         }
     }
     Ok(())
 }
 
-fn merge_object(members: &mut Map<String, Value>, entries: &[u8], room: Room) -> Result<(), Malformed> {
+fn merge_object(members: &mut Map<String, Value>, entries: &[u8], room: Room) -> Result<(), Unread> {
     for field in Fields::of(entries) {
         let (ENTRY, Field::Bytes(entry)) = field? else { continue };
         let mut key = "";
@@ -314,14 +315,14 @@ fn merge_object(members: &mut Map<String, Value>, entries: &[u8], room: Room) ->
                 _ => {}
             }
         }
-        let value =
-            value.ok_or_else(|| Malformed(format!("the member {key:?} of a JSON object in it has no value")))?;
+        let value = value
+            .ok_or_else(|| Unread::Malformed(format!("the member {key:?} of a JSON object in it has no value")))?;
         members.insert(key.to_owned(), value);
     }
     Ok(())
 }
 
-fn merge_list(elements: &mut Vec<Value>, list: &[u8], room: Room) -> Result<(), Malformed> {
+fn merge_list(elements: &mut Vec<Value>, list: &[u8], room: Room) -> Result<(), Unread> {
     for field in Fields::of(list) {
         if let (ENTRY, Field::Bytes(element)) = field? {
             elements.push(read_value(element, room)?);
@@ -330,17 +331,17 @@ fn merge_list(elements: &mut Vec<Value>, list: &[u8], room: Room) -> Result<(), 
     Ok(())
 }
 
-fn read_text(bytes: &[u8]) -> Result<&str, Malformed> {
-    std::str::from_utf8(bytes).map_err(|_| Malformed("a string in it is not UTF-8".to_owned()))
+fn read_text(bytes: &[u8]) -> Result<&str, Unread> {
+    std::str::from_utf8(bytes).map_err(|_| Unread::Malformed("a string in it is not UTF-8".to_owned()))
 }
 
 /// A whole number is written without a fraction, as the producer most likely had it: the wire has doubles only.
-fn number(float: f64) -> Result<Value, Malformed> {
+fn number(float: f64) -> Result<Value, Unread> {
     // The bounds are powers of two, so that the comparisons and the conversions are exact.
     const I64: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
     const U64: std::ops::Range<f64> = 0.0..18_446_744_073_709_551_616.0;
     if !float.is_finite() {
-        return Err(Malformed(format!("it holds the number {float}, which JSON has no form for")));
+        return Err(Unread::Malformed(format!("it holds the number {float}, which JSON has no form for")));
     }
     let whole = float.fract() == 0.0 && !(float == 0.0 && float.is_sign_negative());
     Ok(if whole && I64.contains(&float) {

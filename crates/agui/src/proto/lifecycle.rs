@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 use super::encoder::ProtoEncodeError;
 use super::input::RunAgentInput;
 use super::json_value::Json;
+use super::kept::Kept;
 use super::wire::{
-    BaseEvent, Carried, EventMessage, Malformed, Member, Room, base_of, event, list, message, object_in_json,
+    BaseEvent, Carried, EventMessage, Member, Room, Unread, base_of, event, list, message, object_in_json,
 };
 use crate::outcome as model;
 use crate::outcome::{RunFinishedOutcome, SubagentFinishedOutcome};
@@ -24,7 +25,7 @@ event! {
     RunError {
         #[prost(string, optional, tag = "2")] code: Option<String> = "code",
         #[prost(string, tag = "3")] message: String = "message",
-        #[prost(message, repeated, tag = "4")] usage: Vec<Usage> = "usage",
+        #[prost(message, repeated, tag = "4")] usage: Vec<Kept<Usage>> = "usage",
     }
 
     StepStarted {
@@ -93,9 +94,9 @@ pub(super) struct RunFinished {
     #[prost(string, tag = "5")]
     outcome: String,
     #[prost(message, repeated, tag = "6")]
-    interrupts: Vec<Interrupt>,
+    interrupts: Vec<Kept<Interrupt>>,
     #[prost(message, repeated, tag = "7")]
-    usage: Vec<Usage>,
+    usage: Vec<Kept<Usage>>,
     #[prost(string, repeated, tag = "8")]
     pending_tool_call_ids: Vec<String>,
 }
@@ -131,7 +132,7 @@ impl EventMessage for RunFinished {
         self.base_event.take()
     }
 
-    fn members(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Malformed> {
+    fn members(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Unread> {
         self.thread_id.put("threadId", members, room)?;
         self.run_id.put("runId", members, room)?;
         self.result.put("result", members, room)?;
@@ -189,7 +190,7 @@ impl EventMessage for SubagentFinished {
         self.base_event.take()
     }
 
-    fn members(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Malformed> {
+    fn members(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Unread> {
         self.subagent_run_id.put("subagentRunId", members, room)?;
         self.result.put("result", members, room)?;
         let ids = self.interrupt_ids;
@@ -206,8 +207,8 @@ fn outcome(
     kind: &str,
     members: &mut Map<String, Value>,
     room: Room,
-    put: impl FnOnce(&str, &mut Map<String, Value>, Room) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
+    put: impl FnOnce(&str, &mut Map<String, Value>, Room) -> Result<(), Unread>,
+) -> Result<(), Unread> {
     if kind.is_empty() {
         return put(kind, members, room);
     }

@@ -5,15 +5,16 @@ use serde_json::{Map, Value};
 use super::content::Part;
 use super::encoder::ProtoEncodeError;
 use super::json_value::Object;
+use super::kept::Kept;
 use super::wire::{
-    BaseEvent, Carried, EventMessage, IntoJson, Malformed, Member, Room, base_of, event, list, message, object_in_json,
+    BaseEvent, Carried, EventMessage, IntoJson, Member, Room, Unread, base_of, event, list, message, object_in_json,
 };
 use crate::message as model;
 use crate::message::{Content, FunctionCall, ToolCallKind, ToolRole};
 
 event! {
     MessagesSnapshot {
-        #[prost(message, repeated, tag = "2")] messages: Vec<Message> = "messages",
+        #[prost(message, repeated, tag = "2")] messages: Vec<Kept<Message>> = "messages",
     }
 }
 
@@ -55,7 +56,7 @@ impl Carried<String> for ToolRole {
 /// Text or parts, in the two fields that carry them. The text is there when it is text, also when it is empty.
 struct Split {
     text: Option<String>,
-    parts: Vec<Part>,
+    parts: Vec<Kept<Part>>,
 }
 
 impl Split {
@@ -66,7 +67,7 @@ impl Split {
         })
     }
 
-    fn put(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Malformed> {
+    fn put(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Unread> {
         let content = match (self.text, self.parts) {
             (Some(text), parts) if parts.is_empty() => text.into(),
             (Some(_), _) => return Err(two_forms()),
@@ -77,8 +78,8 @@ impl Split {
     }
 }
 
-fn two_forms() -> Malformed {
-    Malformed("content in it is in two forms, of which one would be lost".to_owned())
+fn two_forms() -> Unread {
+    Unread::Malformed("content in it is in two forms, of which one would be lost".to_owned())
 }
 
 /// What a tool returned.
@@ -97,7 +98,7 @@ pub(super) struct ToolCallResult {
     #[prost(string, optional, tag = "6")]
     role: Option<String>,
     #[prost(message, repeated, tag = "7")]
-    content_parts: Vec<Part>,
+    content_parts: Vec<Kept<Part>>,
 }
 
 impl ToolCallResult {
@@ -120,7 +121,7 @@ impl EventMessage for ToolCallResult {
         self.base_event.take()
     }
 
-    fn members(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Malformed> {
+    fn members(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Unread> {
         self.message_id.put("messageId", members, room)?;
         self.tool_call_id.put("toolCallId", members, room)?;
         Split { text: self.content, parts: self.content_parts }.put(members, room)?;
@@ -141,13 +142,13 @@ pub(super) struct Message {
     #[prost(string, optional, tag = "4")]
     name: Option<String>,
     #[prost(message, repeated, tag = "5")]
-    tool_calls: Vec<ToolCall>,
+    tool_calls: Vec<Kept<ToolCall>>,
     #[prost(string, optional, tag = "6")]
     tool_call_id: Option<String>,
     #[prost(string, optional, tag = "7")]
     error: Option<String>,
     #[prost(message, repeated, tag = "8")]
-    content_parts: Vec<Part>,
+    content_parts: Vec<Kept<Part>>,
     #[prost(message, optional, tag = "9")]
     metadata: Option<Object>,
     #[prost(string, optional, tag = "10")]
@@ -215,11 +216,11 @@ impl Carried<Message> for model::Message {
 fn put_content(
     role: &str,
     text: Option<String>,
-    parts: Vec<Part>,
+    parts: Vec<Kept<Part>>,
     activity: Option<Object>,
     members: &mut Map<String, Value>,
     room: Room,
-) -> Result<(), Malformed> {
+) -> Result<(), Unread> {
     let forms = usize::from(text.is_some()) + usize::from(!parts.is_empty()) + usize::from(activity.is_some());
     if forms > 1 {
         return Err(two_forms());
@@ -231,7 +232,7 @@ fn put_content(
         _ => false,
     };
     if foreign {
-        return Err(Malformed(format!("a message of role {role} in it has content in a form of another role")));
+        return Err(Unread::Malformed(format!("a message of role {role} in it has content in a form of another role")));
     }
     if activity.is_some() {
         return activity.put("content", members, room);
@@ -244,7 +245,7 @@ fn put_content(
 }
 
 impl IntoJson for Message {
-    fn into_json(self, room: Room) -> Result<Value, Malformed> {
+    fn into_json(self, room: Room) -> Result<Value, Unread> {
         let room = room.within()?;
         let mut members = Map::new();
         members.insert("role".to_owned(), self.role.as_str().into());

@@ -17,18 +17,21 @@
 //!
 //! The order of the keys of an open object survives.
 
+mod accept;
 mod content;
 mod decoder;
 mod encoder;
 mod envelope;
 mod input;
 mod json_value;
+mod kept;
 mod lifecycle;
 mod message;
 mod patch;
 mod streamed;
 mod wire;
 
+pub use accept::Accept;
 pub use decoder::{ProtoDecoder, ProtoError, ProtoEvent};
 pub use encoder::{ProtoEncodeError, ProtoEncoder};
 

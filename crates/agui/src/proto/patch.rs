@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::encoder::ProtoEncodeError;
 use super::json_value::Json;
-use super::wire::{Carried, IntoJson, Malformed, Member, Room};
+use super::wire::{Carried, IntoJson, Member, Room, Unread};
 
 /// The operations of RFC 6902, each at its number.
 const NAMES: [&str; 6] = ["add", "remove", "replace", "move", "copy", "test"];
@@ -42,7 +42,7 @@ impl Carried<Operation> for Value {
 }
 
 impl IntoJson for Operation {
-    fn into_json(self, room: Room) -> Result<Value, Malformed> {
+    fn into_json(self, room: Room) -> Result<Value, Unread> {
         let room = room.within()?;
         // An operation of a newer version has no name here but its number. Enforcement strips it by that name, and says
         // where it was.

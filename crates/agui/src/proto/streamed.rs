@@ -2,6 +2,7 @@
 
 use super::encoder::ProtoEncodeError;
 use super::json_value::{Json, Object};
+use super::kept::Kept;
 use super::patch::Operation;
 use super::wire::{Carried, event};
 use crate::events::ReasoningEncryptedValueSubtype;
@@ -88,7 +89,7 @@ event! {
     }
 
     StateDelta {
-        #[prost(message, repeated, tag = "2")] delta: Vec<Operation> = "delta",
+        #[prost(message, repeated, tag = "2")] delta: Vec<Kept<Operation>> = "delta",
         #[prost(string, optional, tag = "3")] subagent_run_id: Option<String> = "subagentRunId",
     }
 
@@ -104,7 +105,7 @@ event! {
         #[prost(string, optional, tag = "2")] subagent_run_id: Option<String> = "subagentRunId",
         #[prost(string, tag = "3")] message_id: String = "messageId",
         #[prost(string, tag = "4")] activity_type: String = "activityType",
-        #[prost(message, repeated, tag = "5")] patch: Vec<Operation> = "patch",
+        #[prost(message, repeated, tag = "5")] patch: Vec<Kept<Operation>> = "patch",
     }
 
     Raw {

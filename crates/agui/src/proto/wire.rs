@@ -9,14 +9,20 @@ use serde_json::{Map, Value};
 
 use super::encoder::ProtoEncodeError;
 use super::json_value::{Json, Object};
+use crate::unreadable::ReaderLimit;
 
-/// What is wrong with bytes that are no event.
+/// Why bytes give no event.
 #[derive(Debug)]
-pub(super) struct Malformed(pub(super) String);
+pub(super) enum Unread {
+    /// They are none; what is wrong with them.
+    Malformed(String),
+    /// What they hold goes past what is read.
+    Beyond(ReaderLimit),
+}
 
-impl From<prost::DecodeError> for Malformed {
+impl From<prost::DecodeError> for Unread {
     fn from(error: prost::DecodeError) -> Self {
-        Self(error.to_string())
+        Self::Malformed(error.to_string())
     }
 }
 
@@ -32,11 +38,8 @@ impl Room {
     }
 
     /// What is left inside an array or an object.
-    pub(super) fn within(self) -> Result<Self, Malformed> {
-        match self.0.checked_sub(1) {
-            Some(left) => Ok(Self(left)),
-            None => Err(Malformed("it nests more than 127 levels of arrays and objects".to_owned())),
-        }
+    pub(super) fn within(self) -> Result<Self, Unread> {
+        self.0.checked_sub(1).map(Self).ok_or(Unread::Beyond(ReaderLimit::Nesting))
     }
 }
 
@@ -60,7 +63,7 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
-    fn read(&mut self) -> Result<(u32, Field<'a>), Malformed> {
+    fn read(&mut self) -> Result<(u32, Field<'a>), Unread> {
         let (tag, wire_type) = decode_key(&mut self.rest)?;
         let field = match wire_type {
             WireType::Varint => Field::Varint(decode_varint(&mut self.rest)?),
@@ -88,7 +91,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u32, Field<'a>), Malformed>;
+    type Item = Result<(u32, Field<'a>), Unread>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -102,8 +105,8 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-fn ends_early() -> Malformed {
-    Malformed("it ends inside a field".to_owned())
+fn ends_early() -> Unread {
+    Unread::Malformed("it ends inside a field".to_owned())
 }
 
 /// A value of the protocol that a field of type `W` carries.
@@ -153,25 +156,30 @@ pub(super) trait IntoJson: Sized {
     const EMPTY_IS_ABSENT: bool = false;
 
     /// `room` is what is left around the value.
-    fn into_json(self, room: Room) -> Result<Value, Malformed>;
+    fn into_json(self, room: Room) -> Result<Value, Unread>;
+
+    /// Refuses lists that would take far more than what they came in.
+    fn fits(_: &[Self]) -> Result<(), Unread> {
+        Ok(())
+    }
 }
 
 impl IntoJson for String {
     const EMPTY_IS_ABSENT: bool = true;
 
-    fn into_json(self, _: Room) -> Result<Value, Malformed> {
+    fn into_json(self, _: Room) -> Result<Value, Unread> {
         Ok(self.into())
     }
 }
 
 impl IntoJson for bool {
-    fn into_json(self, _: Room) -> Result<Value, Malformed> {
+    fn into_json(self, _: Room) -> Result<Value, Unread> {
         Ok(self.into())
     }
 }
 
 impl IntoJson for i64 {
-    fn into_json(self, _: Room) -> Result<Value, Malformed> {
+    fn into_json(self, _: Room) -> Result<Value, Unread> {
         Ok(self.into())
     }
 }
@@ -179,18 +187,18 @@ impl IntoJson for i64 {
 /// A field as a member of an object.
 pub(super) trait Member {
     /// Adds the member if it is there. `room` is what is left inside the object.
-    fn put(self, name: &str, members: &mut Map<String, Value>, room: Room) -> Result<(), Malformed>;
+    fn put(self, name: &str, members: &mut Map<String, Value>, room: Room) -> Result<(), Unread>;
 }
 
 impl Member for String {
-    fn put(self, name: &str, members: &mut Map<String, Value>, _: Room) -> Result<(), Malformed> {
+    fn put(self, name: &str, members: &mut Map<String, Value>, _: Room) -> Result<(), Unread> {
         members.insert(name.to_owned(), self.into());
         Ok(())
     }
 }
 
 impl<W: IntoJson> Member for Option<W> {
-    fn put(self, name: &str, members: &mut Map<String, Value>, room: Room) -> Result<(), Malformed> {
+    fn put(self, name: &str, members: &mut Map<String, Value>, room: Room) -> Result<(), Unread> {
         if let Some(value) = self {
             members.insert(name.to_owned(), value.into_json(room)?);
         }
@@ -199,7 +207,7 @@ impl<W: IntoJson> Member for Option<W> {
 }
 
 impl<W: IntoJson> Member for Vec<W> {
-    fn put(self, name: &str, members: &mut Map<String, Value>, room: Room) -> Result<(), Malformed> {
+    fn put(self, name: &str, members: &mut Map<String, Value>, room: Room) -> Result<(), Unread> {
         if self.is_empty() && W::EMPTY_IS_ABSENT {
             return Ok(());
         }
@@ -209,8 +217,9 @@ impl<W: IntoJson> Member for Vec<W> {
 }
 
 /// A list as JSON.
-pub(super) fn list<W: IntoJson>(elements: Vec<W>, room: Room) -> Result<Value, Malformed> {
+pub(super) fn list<W: IntoJson>(elements: Vec<W>, room: Room) -> Result<Value, Unread> {
     let room = room.within()?;
+    W::fits(&elements)?;
     let elements: Result<Vec<Value>, _> = elements.into_iter().map(|element| element.into_json(room)).collect();
     elements.map(Value::Array)
 }
@@ -230,7 +239,7 @@ pub(super) struct BaseEvent {
 }
 
 impl BaseEvent {
-    pub(super) fn members(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Malformed> {
+    pub(super) fn members(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Unread> {
         self.timestamp.put("timestamp", members, room)?;
         self.raw_event.put("rawEvent", members, room)?;
         self.metadata.put("metadata", members, room)
@@ -242,7 +251,7 @@ pub(super) trait EventMessage: prost::Message {
     fn take_base(&mut self) -> Option<BaseEvent>;
 
     /// Adds the members that are the event's own.
-    fn members(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Malformed>;
+    fn members(self, members: &mut Map<String, Value>, room: Room) -> Result<(), Unread>;
 }
 
 /// The base of an event's message.
@@ -288,7 +297,7 @@ macro_rules! event {
                 self,
                 members: &mut serde_json::Map<String, serde_json::Value>,
                 room: $crate::proto::wire::Room,
-            ) -> Result<(), $crate::proto::wire::Malformed> {
+            ) -> Result<(), $crate::proto::wire::Unread> {
                 $( $crate::proto::wire::Member::put(self.$field, $json, members, room)?; )*
                 Ok(())
             }
@@ -316,7 +325,7 @@ macro_rules! message {
                 self,
                 members: &mut serde_json::Map<String, serde_json::Value>,
                 room: $crate::proto::wire::Room,
-            ) -> Result<(), $crate::proto::wire::Malformed> {
+            ) -> Result<(), $crate::proto::wire::Unread> {
                 $( $crate::proto::wire::Member::put(self.$field, $json, members, room)?; )*
                 Ok(())
             }
@@ -333,7 +342,7 @@ macro_rules! object_in_json {
             fn into_json(
                 self,
                 room: $crate::proto::wire::Room,
-            ) -> Result<serde_json::Value, $crate::proto::wire::Malformed> {
+            ) -> Result<serde_json::Value, $crate::proto::wire::Unread> {
                 let mut members = serde_json::Map::new();
                 self.members(&mut members, room.within()?)?;
                 Ok(serde_json::Value::Object(members))

@@ -17,6 +17,7 @@ use crate::guardrails::Guards;
 use crate::in_hand::Hold;
 use crate::lane_slot::LaneSlot;
 use crate::limits::Budget;
+use crate::prompted::WithoutItsHistory;
 use crate::recovery::{RecoverError, Recovered, TakeOver, read_log, recorded_results, take_over_patiently};
 use crate::request::CreateRunError;
 use crate::run_core::{Bounds, Identity, RunCore};
@@ -134,22 +135,43 @@ impl Engine {
     /// The hold is taken when the run is handed to its task, and left otherwise.
     async fn try_go_on(&self, run_id: &str, hold: &mut Option<Hold>, turn: Option<Turn>) -> Result<(), CreateRunError> {
         let stands = self.stands(run_id).await.map_err(|e| CreateRunError::Log(e.to_string()));
-        let Some((mut agent, record, input, continued)) = stands? else { return Ok(()) };
+        let Some((mut agent, record, mut input, continued)) = stands? else { return Ok(()) };
         let turn = turn.unwrap_or_else(|| self.turn_of_older(&agent, &record));
-        if record.head == 0
-            && let Some(waiting) = self.waits_before(&agent, &record).await?
-        {
-            if agent.policy.concurrency == Concurrency::Supersede {
-                self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
-            } else {
-                agent.driver = Arc::new(self.gives_way(&waiting).await?);
-            }
+        // What begins again, after an attempt or an answer, has its input in its log.
+        if record.head == 0 && !self.ready(&mut agent, &record, &mut input).await? {
+            return Ok(());
         }
         let appender = self.inner.store.take_ownership(run_id).await?;
         if let Some(hold) = hold.take() {
             self.start(agent, &record, input, continued, Ready { appender, hold, turn });
         }
         Ok(())
+    }
+
+    /// Readies a run that begins for what has become of its session meanwhile: it gives way to a question, and a prompt is
+    /// given what was said. `false` when the server goes; the run is the next one's.
+    async fn ready(
+        &self,
+        agent: &mut Agent,
+        record: &RunRecord,
+        input: &mut RunAgentInput,
+    ) -> Result<bool, CreateRunError> {
+        if let Some(waiting) = self.waits_before(agent, record).await? {
+            if agent.policy.concurrency != Concurrency::Supersede {
+                agent.driver = Arc::new(self.gives_way(&waiting).await?);
+                return Ok(true);
+            }
+            self.cancel(&waiting.run_id).await.map_err(|e| CreateRunError::Log(e.to_string()))?;
+        }
+        let given = tokio::select! {
+            biased;
+            () = self.inner.closing.cancelled() => return Ok(false),
+            given = self.add_history(record, agent.policy.prompt_history, input) => given?,
+        };
+        if let Err(why) = given {
+            agent.driver = Arc::new(WithoutItsHistory(why));
+        }
+        Ok(true)
     }
 
     /// The same as [`Engine::let_go`] where nobody waits who could be told of a failure.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::Engine;
 use crate::answers::asked;
 use crate::driver::{Agent, Driver, Exchange, Starting};
+use crate::in_hand::Hold;
 use crate::recovery::read_log;
 use crate::request::{CreateRunError, list};
 use crate::turns::{Concurrency, Entered, Key, NotEntered, Turn};
@@ -121,6 +122,15 @@ impl Engine {
         if let Ok(Entered::Now(turn)) = self.inner.turns.enter_stored(&record.run_id, &key, &record.lane, concurrency) {
             self.clone().begin_in_turn(record.run_id.as_str().into(), turn);
         }
+    }
+
+    /// Begins a run that was just created, and has its turn, like one that has waited.
+    pub(super) fn begin_stored(&self, run_id: String, hold: Hold, turn: Turn) {
+        let (engine, mut turn) = (self.clone(), NotBegun(Some(turn)));
+        self.inner.tasks.spawn(async move {
+            let turn = turn.0.take();
+            engine.go_on(run_id, hold, turn).await;
+        });
     }
 
     /// The turn of a run has come that has waited.

@@ -5,15 +5,17 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
-use runwire_agui::{AgentVersion, CheckOptions, Checker, Form, Outgoing, RunAgentInput, proto};
+use runwire_agui::proto::{self, Accept};
+use runwire_agui::{AgentVersion, Answer, CheckOptions, Checker, Form, Outgoing, RunAgentInput, Severity};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::Judged;
 use super::source::GivenInput;
-use super::text::Plain;
+use super::text::{MOST_FINDINGS, brief};
 use crate::cli::CheckArgs;
+use crate::plain::Plain;
 
 /// A host that does not answer a connection by then is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,6 +40,7 @@ pub async fn judge(
     let body = serde_json::to_vec(&input)?;
     let options = CheckOptions { input: Some(input), ..options };
     let headers = headers(&args.header)?;
+    let accept = Accept::of(headers.get_all(ACCEPT).iter().map(|value| value.to_str().unwrap_or_default()));
     let client = client(url)?;
     let limit = args.timeout.unwrap_or(RUN_TIMEOUT);
     let sent = Instant::now();
@@ -50,7 +53,10 @@ pub async fn judge(
     if !response.status().is_success() {
         bail!("{name} refused to run: {}", refusal(response, deadline).await);
     }
-    let Some(form) = response.headers().get(CONTENT_TYPE).and_then(|value| form_of(value.to_str().ok()?)) else {
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let Some((form, content_type)) =
+        content_type.and_then(|content_type| Some((form_of(&content_type)?, content_type)))
+    else {
         let said = response.headers().get(CONTENT_TYPE).map_or("no Content-Type".into(), |value| {
             format!("Content-Type {}", String::from_utf8_lossy(value.as_bytes()))
         });
@@ -63,6 +69,7 @@ pub async fn judge(
         );
     }
     let mut checker = Checker::new(CheckOptions { form: Some(form), ..options });
+    checker.answered(&Answer { status: response.status().as_u16(), content_type: &content_type, accept: Some(accept) });
     // What comes after a violation changes nothing, and a client would not wait for it.
     while !checker.is_rejected() {
         match timeout_at(deadline, response.chunk()).await {
@@ -78,15 +85,32 @@ pub async fn judge(
                 checker.ended_at(sent.elapsed());
                 break;
             }
-            Err(_) => bail!(
-                "{name} was still going on after {} s and {} events, none of which breaks a rule; --timeout allows more",
-                limit.as_secs_f32(),
-                checker.event_count()
-            ),
+            Err(_) if checker.runs_have_ended() => {
+                // All that there is to judge has come; that the response has no end is told of it.
+                checker.left_at(sent.elapsed());
+                break;
+            }
+            Err(_) => {
+                checker.left_at(sent.elapsed());
+                return Err(still_going(&name, checker, limit));
+            }
         }
     }
     let judgement = checker.finish().with_context(|| name.clone())?;
     Ok(Judged { judgement, source: name })
+}
+
+/// What there is to say of a run that has no end yet. What it was warned of stays true of it.
+fn still_going(name: &str, checker: Checker, limit: Duration) -> anyhow::Error {
+    let events = checker.event_count();
+    let findings = checker.finish().map(|judgement| judgement.findings).unwrap_or_default();
+    for finding in findings.iter().filter(|finding| finding.severity > Severity::Truncation).take(MOST_FINDINGS) {
+        eprintln!("runwire: {}: {}", Plain(name), brief(finding));
+    }
+    anyhow!(
+        "{name} was still going on after {} s and {events} events, none of which breaks a rule; --timeout allows more",
+        limit.as_secs_f32()
+    )
 }
 
 /// The form of a response of that `Content-Type`; `None` when it is no event stream.
@@ -204,7 +228,7 @@ async fn refusal(mut response: Response, deadline: Instant) -> String {
     let text = String::from_utf8_lossy(&body);
     let line: String = text.trim().chars().take(REFUSAL_CHARACTERS).collect();
     if !line.is_empty() {
-        said.push_str(&format!(": {}", Plain(&line)));
+        said.push_str(&format!(": {line}"));
     }
     said
 }

@@ -4,33 +4,45 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use reqwest::Url;
-use runwire_agui::{CheckError, CheckOptions, Checker, Judgement};
-use serde::de::IgnoredAny;
+use runwire_agui::proto::Accept;
+use runwire_agui::{Answer, CheckError, CheckOptions, Checker, Judgement};
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
-use super::text::Plain;
 use super::{Judged, endpoint};
+use crate::plain::Plain;
+
+/// Base64 with or without the padding at its end: not every tool writes it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 #[derive(Deserialize)]
-struct Har {
-    log: Log,
+struct Har<'h> {
+    #[serde(borrow)]
+    log: Log<'h>,
 }
 
+/// Entries are read one by one, because what cannot be read of one says nothing of the others: a string that holds half a
+/// character, say, or a number that is out of range.
 #[derive(Deserialize)]
-struct Log {
-    entries: Vec<Readable<Entry>>,
+struct Log<'h> {
+    #[serde(borrow)]
+    entries: Vec<&'h RawValue>,
 }
 
 /// A request and its response. Browsers and their extensions leave out, or null, what they do not have, and one entry of
 /// that kind must not make the others unreadable.
 #[derive(Default, Deserialize)]
-struct Entry {
+struct Entry<'h> {
     #[serde(default, deserialize_with = "if_readable")]
     request: Option<Request>,
-    #[serde(default, deserialize_with = "if_readable")]
-    response: Option<Response>,
+    #[serde(borrow, default, deserialize_with = "if_readable")]
+    response: Option<Response<'h>>,
     #[serde(default, deserialize_with = "if_readable")]
     timings: Option<Timings>,
 }
@@ -59,39 +71,49 @@ struct Request {
     method: Option<String>,
     #[serde(default, deserialize_with = "if_readable")]
     url: Option<String>,
+    #[serde(default, deserialize_with = "if_readable")]
+    headers: Option<Vec<Header>>,
+}
+
+impl Request {
+    /// What the request took, when the capture says so.
+    fn accept(&self) -> Option<Accept> {
+        let accepts = |header: &&Header| header.name.eq_ignore_ascii_case("accept");
+        let mut values = self.headers.as_ref()?.iter().filter(accepts).map(|header| header.value.as_str()).peekable();
+        values.peek()?;
+        Some(Accept::of(values))
+    }
 }
 
 #[derive(Deserialize)]
-struct Response {
+struct Header {
+    name: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct Response<'h> {
     #[serde(default, deserialize_with = "if_readable")]
     status: Option<i64>,
-    #[serde(default, deserialize_with = "if_readable")]
-    content: Option<Content>,
+    #[serde(borrow, default, deserialize_with = "if_readable")]
+    content: Option<Content<'h>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Content {
+struct Content<'h> {
     #[serde(default, deserialize_with = "if_readable")]
     mime_type: Option<String>,
-    #[serde(default, deserialize_with = "if_readable")]
-    text: Option<String>,
+    #[serde(borrow, default)]
+    text: Option<&'h RawValue>,
     #[serde(default, deserialize_with = "if_readable")]
     encoding: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Readable<T> {
-    Yes(T),
-    No(IgnoredAny),
-}
-
+/// The member, if it is what it should be. What it is not is passed over unread.
 fn if_readable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(member: D) -> Result<Option<T>, D::Error> {
-    Ok(match Readable::deserialize(member)? {
-        Readable::Yes(value) => Some(value),
-        Readable::No(_) => None,
-    })
+    let member = <&RawValue>::deserialize(member)?;
+    Ok(serde_json::from_str(member.get()).ok())
 }
 
 /// Why a response is not judged.
@@ -99,6 +121,8 @@ fn if_readable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(member: D) -> Res
 enum Unjudged {
     #[error("it is no entry of a capture")]
     NoEntry,
+    #[error("its entry cannot be read: {0}")]
+    BrokenEntry(serde_json::Error),
     #[error("the capture holds no response")]
     NoResponse,
     #[error("the capture does not say of what media type its response is")]
@@ -107,6 +131,8 @@ enum Unjudged {
     Refused(i64),
     #[error("the capture does not hold the body; save it with content")]
     NoBody,
+    #[error("the body is no text: {0}")]
+    BrokenBody(serde_json::Error),
     #[error("the body is said to be base64, and is not")]
     NotBase64,
     #[error(transparent)]
@@ -130,17 +156,16 @@ pub fn judge(name: &str, har: &[u8], options: &CheckOptions, only: Option<&str>)
     let mut skipped = false;
     let mut without_body = false;
     for (number, entry) in entries.into_iter().enumerate() {
-        let mut entry = match entry {
-            Readable::Yes(entry) => Some(entry),
-            Readable::No(_) => None,
-        };
-        let request = entry.as_mut().and_then(|entry| entry.request.take());
-        let Request { method, url } = request.unwrap_or_default();
+        let mut entry: Result<Entry<'_>, Unjudged> = serde_json::from_str(entry.get())
+            .map_err(|error| if error.is_data() { Unjudged::NoEntry } else { Unjudged::BrokenEntry(error) });
+        let request = entry.as_mut().ok().and_then(|entry| entry.request.take()).unwrap_or_default();
+        let accept = request.accept();
+        let Request { method, url, .. } = request;
         if only.is_some_and(|part| !url.as_deref().is_some_and(|url| url.contains(part))) {
             continue;
         }
         let source = called(method.as_deref(), url.as_deref(), number + 1);
-        match entry.ok_or(Unjudged::NoEntry).and_then(|entry| judge_entry(entry, options)) {
+        match entry.and_then(|entry| judge_entry(entry, accept, options)) {
             Ok(Some(judgement)) => judged.push(Judged { judgement, source }),
             Ok(None) => {}
             Err(reason) => {
@@ -173,20 +198,32 @@ fn called(method: Option<&str>, url: Option<&str>, number: usize) -> String {
     format!("{method} {url} (request {number})")
 }
 
-/// Judges the response of an entry; `None` when it is no event stream.
-fn judge_entry(entry: Entry, options: &CheckOptions) -> Result<Option<Judgement>, Unjudged> {
+/// Judges the response of an entry, to a request that took what `accept` says; `None` when it is no event stream.
+fn judge_entry(
+    entry: Entry<'_>,
+    accept: Option<Accept>,
+    options: &CheckOptions,
+) -> Result<Option<Judgement>, Unjudged> {
     let Response { status, content } = entry.response.ok_or(Unjudged::NoResponse)?;
     let Content { mime_type, text, encoding } = content.ok_or(Unjudged::NoMediaType)?;
-    let Some(form) = endpoint::form_of(&mime_type.ok_or(Unjudged::NoMediaType)?) else { return Ok(None) };
+    let content_type = mime_type.ok_or(Unjudged::NoMediaType)?;
+    let Some(form) = endpoint::form_of(&content_type) else { return Ok(None) };
     if let Some(status) = status.filter(|status| !(200..300).contains(status)) {
         return Err(Unjudged::Refused(status));
     }
-    let text = text.ok_or(Unjudged::NoBody)?;
-    let body = match encoding.as_deref() {
-        Some("base64") => STANDARD.decode(text).map_err(|_| Unjudged::NotBase64)?,
-        _ => text.into_bytes(),
+    let text: String = serde_json::from_str(text.ok_or(Unjudged::NoBody)?.get())
+        .map_err(|error| if error.is_data() { Unjudged::NoBody } else { Unjudged::BrokenBody(error) })?;
+    let body = if encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case("base64")) {
+        // Some tools break the lines of it.
+        let text: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        BASE64.decode(text).map_err(|_| Unjudged::NotBase64)?
+    } else {
+        text.into_bytes()
     };
     let mut checker = Checker::new(CheckOptions { form: Some(form), ..options.clone() });
+    // A capture that does not say how it was answered says nothing against it.
+    let status = status.and_then(|status| u16::try_from(status).ok()).unwrap_or(200);
+    checker.answered(&Answer { status, content_type: &content_type, accept });
     match entry.timings.and_then(|timings| timings.arrival()) {
         Some((first, last)) => checker.push_between(&body, first, last)?,
         None => checker.push(&body)?,

@@ -6,6 +6,8 @@ use std::io;
 use runwire_agui::{Finding, ReportedOutcome, Severity};
 
 use super::Judged;
+use super::text::ended;
+use crate::plain::Plain;
 
 /// Prints one suite for each stream. It has two cases: the stream keeps the rules, and it is whole. A run that reports its
 /// own failure fails neither: the stream of it conforms.
@@ -44,12 +46,10 @@ fn print_suite(stream: &Judged, out: &mut impl io::Write) -> io::Result<()> {
     for finding in findings.iter().filter(|finding| finding.severity > Severity::Truncation) {
         let Finding { severity, rule, event, offset, message, page, .. } = finding;
         // Writing to a string cannot fail.
-        let _ = writeln!(told, "{severity} {rule} at event {event}, byte {offset}: {message} ({page})");
+        let _ = writeln!(told, "{severity} {rule} at event {event}, byte {offset}: {} ({page})", Plain(message));
     }
     for run in &stream.judgement.report.runs {
-        let id = run.run_id.as_deref().unwrap_or("(not started)");
-        let message = run.message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
-        let _ = writeln!(told, "run {id} ended: {}{message}", run.ending);
+        let _ = writeln!(told, "run {}", ended(run));
     }
     writeln!(out, "    <system-out>{}</system-out>", escaped(&told))?;
     writeln!(out, "  </testsuite>")
@@ -57,12 +57,13 @@ fn print_suite(stream: &Judged, out: &mut impl io::Write) -> io::Result<()> {
 
 fn print_failure(finding: &Finding, out: &mut impl io::Write) -> io::Result<()> {
     let Finding { rule, message, event, offset, expected, found, page, .. } = finding;
+    let (expected, found) = (Plain(expected), Plain(found));
     let mut detail = format!("event {event}, byte {offset}\nexpected: {expected}\ncame: {found}\n");
     if let Some(excerpt) = &finding.excerpt {
-        let _ = writeln!(detail, "event: {excerpt}");
+        let _ = writeln!(detail, "event: {}", Plain(excerpt));
     }
     if let Some(earlier) = &finding.contradicts {
-        let _ = writeln!(detail, "earlier: event {}, byte {}, {}", earlier.event, earlier.offset, earlier.what);
+        let _ = writeln!(detail, "earlier: event {}, byte {}, {}", earlier.event, earlier.offset, Plain(&earlier.what));
     }
     let _ = writeln!(detail, "see: {page}");
     let (message, detail) = (escaped(message), escaped(&detail));

@@ -3,7 +3,7 @@
 use std::io;
 
 use anyhow::anyhow;
-use runwire_agui::{CheckRule, Example, RuleEntry};
+use runwire_agui::{CheckRule, Example, ExampleAnswer, RuleEntry};
 use serde_json::{Value, json};
 
 use super::wants_json;
@@ -54,6 +54,7 @@ pub fn explain(name: &str, json: bool, format: FormatArg, out: &mut impl io::Wri
             (bad.to_owned(), good.to_owned())
         }
         Example::Frames { bad, good } => (bad.escape_ascii().to_string(), good.escape_ascii().to_string()),
+        Example::Answered { bad, good } => (exchange(bad), exchange(good)),
         Example::Timed { bad, good } => (timed(bad), timed(good)),
     };
     writeln!(out, "\nThis breaks it:\n{}\n\nThis does not:\n{}", indented(&bad), indented(&good))?;
@@ -77,6 +78,7 @@ fn described(rule: CheckRule) -> Value {
             (bad.into(), good.into())
         }
         Example::Frames { bad, good } => (hexadecimal(bad), hexadecimal(good)),
+        Example::Answered { bad, good } => (answer(bad), answer(good)),
         Example::Timed { bad, good } => (arrivals(bad), arrivals(good)),
     };
     described["bad"] = bad;
@@ -86,6 +88,24 @@ fn described(rule: CheckRule) -> Value {
 
 fn arrivals(pieces: &[(u64, &str)]) -> Value {
     pieces.iter().map(|(at, bytes)| json!({ "at_ms": at, "bytes": bytes })).collect()
+}
+
+fn answer(answer: ExampleAnswer) -> Value {
+    let ExampleAnswer { accept, status, content_type, body, left_open } = answer;
+    let body = std::str::from_utf8(body).map_or_else(|_| hexadecimal(body), Value::from);
+    json!({
+        "accept": accept, "status": status, "content_type": content_type, "body": body, "left_open_ms": left_open,
+    })
+}
+
+fn exchange(answer: ExampleAnswer) -> String {
+    let ExampleAnswer { accept, status, content_type, body, left_open } = answer;
+    let body = std::str::from_utf8(body).map_or_else(|_| body.escape_ascii().to_string(), str::to_owned);
+    let end = match left_open {
+        Some(wait) => format!("(not closed for {wait} ms)"),
+        None => "(closed)".to_owned(),
+    };
+    format!("Accept: {accept}\n\nHTTP {status}\nContent-Type: {content_type}\n\n{}\n{end}", body.trim_end())
 }
 
 fn hexadecimal(bytes: &[u8]) -> Value {

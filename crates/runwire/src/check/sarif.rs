@@ -73,6 +73,8 @@ fn result(finding: &Finding, source: &str, rules: &[CheckRule]) -> Value {
     let location =
         |region: Value| json!({ "physicalLocation": { "artifactLocation": { "uri": &uri }, "region": region } });
     let mut properties = Map::new();
+    // Several streams of a capture may have one URL.
+    properties.insert("source".to_owned(), source.into());
     properties.insert("event".to_owned(), finding.event.into());
     properties.insert("expected".to_owned(), finding.expected.as_str().into());
     properties.insert("found".to_owned(), finding.found.as_str().into());

@@ -7,9 +7,9 @@ use anyhow::{Context as _, bail};
 use reqwest::Url;
 use runwire_agui::{CheckOptions, Checker, Keep, RunAgentInput};
 
-use super::text::Plain;
 use super::{Judged, endpoint, har};
 use crate::cli::CheckArgs;
+use crate::plain::Plain;
 
 /// So much is read at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -25,6 +25,9 @@ pub async fn judge(args: &CheckArgs) -> anyhow::Result<Vec<Judged>> {
     }
     if url.is_some() && args.only.is_some() {
         bail!("--only is for a HAR file, and a URL is none");
+    }
+    if [Some(source), args.input.as_deref()] == [Some(Path::new("-")); 2] {
+        bail!("standard input can be only one of both: the stream, or the --input that it answers");
     }
     let given = args.input.as_deref().map(read_input).transpose()?;
     let keep = if args.no_reduce { Keep::Nothing } else { Keep::Everything };

@@ -1,24 +1,19 @@
 //! What was found, for a person.
 
-use std::fmt::{self, Write as _};
 use std::io;
 
-use runwire_agui::{Finding, ReportedOutcome, Severity};
+use runwire_agui::{Finding, ReportedOutcome, ReportedRun, Severity};
 
 use super::Judged;
+use crate::plain::{Beginning, Plain};
 
 /// So many findings of a stream are told; a stream that is wrong everywhere says nothing new after them.
-const MOST_FINDINGS: usize = 50;
+pub const MOST_FINDINGS: usize = 50;
 
-/// Text that came from outside, on one line: a terminal would obey the control characters in it, so each is a space.
-#[derive(Clone, Copy, Debug)]
-pub struct Plain<'a>(pub &'a str);
-
-impl fmt::Display for Plain<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| formatter.write_char(if c.is_control() { ' ' } else { c }))
-    }
-}
+/// So many characters of the id of a run are told.
+const ID_CHARACTERS: usize = 80;
+/// So many characters are told of what a run says of its failure.
+const MESSAGE_CHARACTERS: usize = 400;
 
 /// Prints each stream: what was found, the runs, the verdict last. `kept` is whether messages and state were built.
 pub fn print(judged: &[Judged], kept: bool, out: &mut impl io::Write) -> io::Result<()> {
@@ -46,9 +41,7 @@ fn print_stream(stream: &Judged, kept: bool, out: &mut impl io::Write) -> io::Re
         writeln!(out, "… and {untold} more warnings; --format json tells up to 10000\n")?;
     }
     for run in &report.runs {
-        let id = Plain(run.run_id.as_deref().unwrap_or("(not started)"));
-        let message = run.message.as_deref().map(|m| format!(": {}", Plain(m))).unwrap_or_default();
-        writeln!(out, "run       {id} ended: {}{message}", run.ending)?;
+        writeln!(out, "run       {}", ended(run))?;
     }
     let delivered = judgement.stream.delivered;
     if kept {
@@ -73,6 +66,19 @@ fn print_stream(stream: &Judged, kept: bool, out: &mut impl io::Write) -> io::Re
     }
 }
 
+/// How a run ended, on one line.
+pub fn ended(run: &ReportedRun) -> String {
+    let id = Beginning(run.run_id.as_deref().unwrap_or("(not started)"), ID_CHARACTERS);
+    let said = run.message.as_deref().map(|said| format!(": {}", Beginning(said, MESSAGE_CHARACTERS)));
+    format!("{id} ended: {}{}", run.ending, said.unwrap_or_default())
+}
+
+/// A finding on one line.
+pub fn brief(finding: &Finding) -> String {
+    let Finding { rule, severity, message, event, .. } = finding;
+    format!("{severity} {rule} at event {event}: {}", Plain(message))
+}
+
 fn print_finding(finding: &Finding, out: &mut impl io::Write) -> io::Result<()> {
     let Finding { rule, severity, message, event, offset, .. } = finding;
     writeln!(out, "{severity:<9} {rule} at event {event}, byte {offset}")?;
@@ -80,7 +86,8 @@ fn print_finding(finding: &Finding, out: &mut impl io::Write) -> io::Result<()> 
     if let Some(excerpt) = &finding.excerpt {
         writeln!(out, "  event     {}", Plain(excerpt))?;
     }
-    if let Some(path) = &finding.path {
+    // The empty path is that of the whole event, which is shown already.
+    if let Some(path) = finding.path.as_ref().filter(|path| !path.is_empty()) {
         writeln!(out, "  at        {}", Plain(path))?;
     }
     // Advice says both in its message.

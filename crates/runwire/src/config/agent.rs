@@ -11,7 +11,7 @@ use runwire_engine::drivers::{
     AguiDriver, AguiOptions, Binding, DemoDriver, DemoOptions, ExecDriver, ExecOptions, ExternalDriver,
     ExternalOptions, Output,
 };
-use runwire_engine::{Agent, AgentPolicy, Driver, OnDeadline, WaitRule};
+use runwire_engine::{Agent, AgentPolicy, Driver, MAX_HISTORY_BYTES, OnDeadline, PromptHistory, WaitRule};
 use serde::Deserialize;
 
 use super::guardrails::{GuardrailTable, guardrails};
@@ -39,6 +39,9 @@ pub(super) struct AgentTable {
     pub(super) deadline_answer: Option<toml::Value>,
     pub(super) lane: Option<String>,
     pub(super) concurrency: Option<ConcurrencyWord>,
+    prompt_history: Option<HistoryWord>,
+    #[serde(default, deserialize_with = "size::optional")]
+    pub(super) max_history_bytes: Option<u64>,
     // demo
     #[serde(default, deserialize_with = "duration::optional")]
     pub(super) pace: Option<Duration>,
@@ -111,6 +114,13 @@ enum DeadlineWord {
     Answer,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum HistoryWord {
+    Session,
+    None,
+}
+
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum OutputWord {
@@ -141,6 +151,25 @@ fn wait_rule(table: &AgentTable) -> anyhow::Result<WaitRule> {
         (Some(DeadlineWord::Deny) | None, None) => OnDeadline::Deny,
     };
     Ok(WaitRule { answer_within: table.answer_within, on_deadline })
+}
+
+/// No client can send a larger input than this.
+const LARGEST_HISTORY: u64 = 16 * 1024 * 1024;
+
+/// What an agent's runs are given beside a prompt.
+fn prompt_history(table: &AgentTable) -> anyhow::Result<PromptHistory> {
+    let nothing = table.prompt_history == Some(HistoryWord::None);
+    let max_bytes = match table.max_history_bytes {
+        None => MAX_HISTORY_BYTES,
+        Some(_) if nothing => {
+            bail!("`max_history_bytes` is given, and it is used only where `prompt_history` is `session`")
+        }
+        Some(bytes) => match usize::try_from(bytes) {
+            Ok(max_bytes) if (1..=LARGEST_HISTORY).contains(&bytes) => max_bytes,
+            _ => bail!("max_history_bytes: an input has at least 1B and at most 16MiB"),
+        },
+    };
+    Ok(if nothing { PromptHistory::Nothing } else { PromptHistory::Session { max_bytes } })
 }
 
 pub(super) fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Result<Agent> {
@@ -212,6 +241,7 @@ pub(super) fn agent(id: &str, table: &AgentTable, priced: bool) -> anyhow::Resul
         guardrails: guardrails(&table.guardrails)?,
         payloads: table.payloads.policy(table.model.is_some(), secrets(table)).context("payloads")?,
         waiting: wait_rule(table)?,
+        prompt_history: prompt_history(table)?,
         ..policy::of(table.retry.as_ref(), table.lane.as_deref(), table.concurrency)?
     };
     Ok(Agent { id: id.to_owned(), revision, description: table.description.clone(), driver, policy })

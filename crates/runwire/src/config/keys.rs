@@ -34,6 +34,8 @@ const EVERY_AGENT: &[&str] = &[
     "retry",
     "lane",
     "concurrency",
+    "prompt_history",
+    "max_history_bytes",
     "limits",
     "guardrails",
     "payloads",

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use runwire_engine::{OnDeadline, WaitRule};
+use runwire_engine::{MAX_HISTORY_BYTES, OnDeadline, PromptHistory, WaitRule};
 
 use super::*;
 
@@ -42,6 +42,27 @@ fn how_runs_wait_is_configured_for_each_agent() {
     }
     let named = settings("[[tokens]]\nname = \"deadline\"\ntoken = \"x\"").err().unwrap();
     assert!(format!("{named:#}").contains("take another"));
+}
+
+#[test]
+fn what_stands_in_front_of_a_prompt_is_configured_for_each_agent() {
+    let history = |keys: &str| {
+        let settings = settings(&format!("[agents.a]\ndriver = \"demo\"\n{keys}"))?;
+        Ok::<_, anyhow::Error>(settings.agents[0].policy.prompt_history)
+    };
+    assert_eq!(history("").unwrap(), PromptHistory::Session { max_bytes: MAX_HISTORY_BYTES });
+    assert_eq!(history("max_history_bytes = \"1MiB\"").unwrap(), PromptHistory::Session { max_bytes: 1 << 20 });
+    assert_eq!(history("prompt_history = \"none\"").unwrap(), PromptHistory::Nothing);
+    for (keys, says) in [
+        ("max_history_bytes = \"0B\"", "at least 1B"),
+        ("max_history_bytes = \"17MiB\"", "at most 16MiB"),
+        ("prompt_history = \"none\"\nmax_history_bytes = \"1MiB\"", "only where `prompt_history` is `session`"),
+        ("promt_history = \"none\"", "did you mean `prompt_history`?"),
+        ("prompt_history = \"all\"", "`session`"),
+    ] {
+        let error = format!("{:#}", history(keys).unwrap_err());
+        assert!(error.contains(says), "{keys}: {error}");
+    }
 }
 
 #[test]

@@ -261,12 +261,15 @@ async fn what_cannot_be_checked_is_exit_2() {
     put("run.jsonl", lines(&[started(), finished()]).as_bytes());
     put("prose.txt", b"Dear reader, this is no stream.");
     put("broken.json", b"[{\"type\":");
+    let deep = json!({ "type": "STATE_SNAPSHOT", "snapshot": (0..200).fold(json!(1), |inner, _| json!([inner])) });
+    put("deep.jsonl", lines(&[started(), deep, finished()]).as_bytes());
     put("input.json", b"{\"threadId\":1}");
     let check = async |args: &[&str]| run(folder.path(), &[&["check"], args].concat()).await;
     check(&["absent.jsonl"]).await.could_not(&["absent.jsonl cannot be read"]);
     check(&["."]).await.could_not(&["cannot be read"]);
     check(&["prose.txt"]).await.could_not(&["prose.txt", "Dear reader"]);
     check(&["broken.json"]).await.could_not(&["broken.json", "not JSON"]);
+    check(&["deep.jsonl"]).await.could_not(&["deep.jsonl: event 1 of the stream nests more than 127 levels"]);
     check(&["run.jsonl", "--input", "absent.json"]).await.could_not(&["absent.json cannot be read"]);
     check(&["run.jsonl", "--input", "input.json"]).await.could_not(&["input.json"]);
     check(&["run.jsonl", "--format", "song"]).await.could_not(&["song"]);

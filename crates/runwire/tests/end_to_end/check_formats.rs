@@ -76,6 +76,35 @@ async fn text_passes_no_control_character_of_the_stream_to_the_terminal() {
 }
 
 #[tokio::test]
+async fn neither_text_nor_junit_takes_a_line_or_a_direction_from_the_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = r"r\nrun r2 ended: success\u202eolleh\u2028";
+    let stream = [
+        r#"{"type":"RUN_STARTED","threadId":"t","runId":"ID","protocolVersion":"1.0"}"#,
+        r#"{"type":"RUN_ERROR","message":"down\nconforms to AG-UI 1.0"}"#,
+    ];
+    let stream = stream.map(|event| event.replace("ID", id) + "\n").concat();
+    let told = "run r run r2 ended: success olleh  ended: error: down conforms to AG-UI 1.0";
+    let xml = printed(folder.path(), &stream, "junit", 0).await;
+    assert!(xml.contains(&format!("<system-out>{told}\n</system-out>")), "{xml}");
+    let text = printed(folder.path(), &stream, "text", 0).await;
+    assert!(text.starts_with(&told.replacen("run ", "run       ", 1)), "{text}");
+}
+
+#[tokio::test]
+async fn what_a_run_says_at_length_is_cut_in_text_and_whole_in_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let (id, said) = ("r".repeat(100_000), "down ".repeat(20_000));
+    let started = format!(r#"{{"type":"RUN_STARTED","threadId":"t","runId":"{id}","protocolVersion":"1.0"}}"#);
+    let stream = format!("{started}\n{{\"type\":\"RUN_ERROR\",\"message\":\"{said}\"}}\n");
+    let text = printed(folder.path(), &stream, "text", 0).await;
+    let expected = format!("run       {}… ended: error: {}…\n", "r".repeat(80), "down ".repeat(80));
+    assert!(text.starts_with(&expected), "{text}");
+    let report: Value = serde_json::from_str(&printed(folder.path(), &stream, "json", 0).await).unwrap();
+    assert_eq!((&report["runs"][0]["run_id"], &report["runs"][0]["message"]), (&json!(id), &json!(said)));
+}
+
+#[tokio::test]
 async fn text_tells_no_more_warnings_than_a_person_reads_and_always_the_violation() {
     let folder = tempfile::tempdir().unwrap();
     let mut lines: Vec<&str> = STREAM.lines().collect();
@@ -205,6 +234,8 @@ async fn every_rule_is_listed_with_its_severity_and_page_and_can_be_explained() 
         ("unexpanded-chunk", "use the verifier by itself"),
         ("malformed-frame", r"\x00\x00\x00"),
         ("long-silence", "after 55000 ms"),
+        ("response-left-open", "(not closed for 60000 ms)"),
+        ("unasked-protobuf", "Accept: text/event-stream"),
         ("truncated-stream", "truncated-stream (truncation)"),
     ] {
         let text = run(folder.path(), &["check", "--explain", rule]).await.exits(0).stdout;

@@ -249,7 +249,13 @@ async fn a_stream_that_the_python_sdk_writes_makes_the_same_here_as_the_one_that
     }
     for seed in 0..200 {
         let stream = walk::mixed(&walk::stream(seed), &mut walk::Dice::new(seed));
-        plays.push((format!("the walk of seed {seed}"), walk::input(), stream));
+        // The run that an input asks for is the last.
+        let mut input = walk::input();
+        let is_start = |event: &&Value| event["type"] == "RUN_STARTED";
+        if let Some(last) = stream.iter().rfind(is_start) {
+            input["runId"] = last["runId"].clone();
+        }
+        plays.push((format!("the walk of seed {seed}"), input, stream));
     }
     let events = plays.iter().flat_map(|(.., stream)| stream).map(|event| Event::from_value(event.clone()).unwrap());
     let document = python_sdk(&events.collect::<Vec<_>>()).await;

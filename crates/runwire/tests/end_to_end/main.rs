@@ -7,9 +7,12 @@
 mod browser;
 mod byte_identity;
 mod check;
+mod check_answers;
+mod check_captures;
 mod check_formats;
 mod check_sources;
 mod cli;
+mod conversations;
 mod copilotkit;
 mod crash;
 mod example_plain;

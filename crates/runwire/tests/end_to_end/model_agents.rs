@@ -17,7 +17,7 @@ use crate::serving::{Serving, http};
 const PROVIDERS: [(&str, &str); 3] = [("openai", "/v1"), ("anthropic", "/v1"), ("gemini", "/v1beta")];
 
 /// The models and the tool. They end with the test that started them.
-struct Mock {
+pub struct Mock {
     _child: Child,
     _stdin: ChildStdin,
     models: String,
@@ -25,7 +25,7 @@ struct Mock {
 }
 
 impl Mock {
-    async fn start() -> Mock {
+    pub async fn start() -> Mock {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/real");
         let mut child = Command::new("node")
             .arg("model-mock.mjs")
@@ -53,7 +53,7 @@ impl Mock {
     }
 
     /// An agent of each provider, each with two tools.
-    fn config(&self) -> String {
+    pub fn config(&self) -> String {
         let agent = |(driver, path): (&str, &str)| {
             format!(
                 "[agents.{driver}]\ndriver = \"{driver}\"\nmodel = \"some-model\"\nbase_url = \"{}{path}\"\n\

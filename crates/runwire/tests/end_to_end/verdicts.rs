@@ -4,6 +4,7 @@
 //! Where the two differ, the specification decides, and [`DIFFERENCES`] says by which sentence; `docs/interop.md` says it
 //! to people. A difference that is not listed fails the test, and so does a row that no stream shows any more.
 
+mod half_pair;
 mod mutation;
 mod older;
 mod protobuf;
@@ -11,6 +12,7 @@ mod protobuf;
 pub mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::ops::Range;
 
 use runwire_agui::{
@@ -363,7 +365,7 @@ fn stream(seed: u64) -> (Option<String>, Vec<Value>) {
 }
 
 /// What a released client makes of streams, each as `verdicts.mjs` wants it.
-async fn judged_by(client: &str, streams: &[Value]) -> Vec<Value> {
+async fn judged_by(client: &str, streams: &[impl Display]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("streams.ndjson");
     std::fs::write(&file, streams.iter().map(|stream| format!("{stream}\n")).collect::<String>()).unwrap();

@@ -47,7 +47,8 @@ async fn very_many_readers_of_one_live_run_all_have_all_of_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_reader_of_very_many_runs_over_a_line_that_breaks_has_all_of_each() {
     let folder = tempfile::tempdir().unwrap();
-    let config = "[agents.quick]\ndriver = \"demo\"\npace = \"0ms\"\n";
+    // Each for itself: with a conversation of so many turns in front of it a run would be about that.
+    let config = "[agents.quick]\ndriver = \"demo\"\npace = \"0ms\"\nprompt_history = \"none\"\n";
     let server = Serving::start(folder.path(), config).await;
     let runs = scale(80, 10_000);
     let mut dice = Dice(7);

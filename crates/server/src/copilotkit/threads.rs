@@ -4,6 +4,8 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use runwire_agui::{Event, Message, Peer};
+use runwire_bridge::History;
+use runwire_engine::Without;
 use runwire_frame::Timestamp;
 use runwire_store::{RunCursor, SessionFilter, SessionSummary};
 use serde::Deserialize;
@@ -12,8 +14,7 @@ use serde_json::{Map, Value, json};
 use super::refusal::not_offered_here;
 use crate::app::App;
 use crate::auth::Principal;
-use crate::history::History;
-use crate::history_reader::{Without, known};
+use crate::history::{as_a_run, messages_event, state_event};
 use crate::openness::Checked;
 use crate::problem::Problem;
 
@@ -74,7 +75,7 @@ fn thread(session: &SessionSummary) -> Value {
 
 /// The thread as far as it was said. One that is not there is empty, and one of somebody else is as good as none.
 async fn history(app: &App, principal: &Principal, thread_id: &str) -> Result<std::sync::Arc<History>, Problem> {
-    let known = known(app, principal, thread_id, Without::Nothing).await?;
+    let known = app.known_session(principal, thread_id, Without::Nothing).await?;
     Ok(known.map(|known| known.history).unwrap_or_default())
 }
 
@@ -85,7 +86,7 @@ pub(super) async fn messages(
     Checked(Path(thread_id)): Checked<Path<String>>,
 ) -> Result<Response, Problem> {
     let history = history(&app, &principal, &thread_id).await?;
-    let messages = match history.messages_event(Peer::CopilotKit) {
+    let messages = match messages_event(&history, Peer::CopilotKit) {
         Some(Event::MessagesSnapshot(snapshot)) => snapshot.messages.iter().map(message).collect(),
         _ => Vec::new(),
     };
@@ -118,7 +119,7 @@ pub(super) async fn events(
     Checked(Path(thread_id)): Checked<Path<String>>,
 ) -> Result<Response, Problem> {
     let history = history(&app, &principal, &thread_id).await?;
-    let events = history.as_a_run(&thread_id, &thread_id, None, Peer::CopilotKit);
+    let events = as_a_run(&history, &thread_id, &thread_id, None, Peer::CopilotKit);
     // Of a thread without anything in it the runtime has no events either.
     let says_something = events[1..3].iter().any(Option::is_some);
     let events: Vec<Value> = events.iter().flatten().filter(|_| says_something).map(Event::to_value).collect();
@@ -132,7 +133,7 @@ pub(super) async fn state(
     Checked(Path(thread_id)): Checked<Path<String>>,
 ) -> Result<Response, Problem> {
     let history = history(&app, &principal, &thread_id).await?;
-    let state = history.state_event().map(|_| history.state()).filter(|state| state.is_object());
+    let state = state_event(&history).map(|_| history.state()).filter(|state| state.is_object());
     Ok(Json(json!({ "state": state })).into_response())
 }
 

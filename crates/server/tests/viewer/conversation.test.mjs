@@ -150,6 +150,19 @@ test("a result that comes in another run than its call belongs to the call", () 
   assert.deepEqual(shown(conversation), ["tool ask  42 (open)"]);
 });
 
+test("what a run was given in place of a result that nobody gave is no result", () => {
+  const first = log("a");
+  const second = log("b");
+  const called = { id: "m", role: "assistant", toolCalls: [{ id: "c", function: { name: "ask", arguments: "{}" } }] };
+  const unanswered = { id: "c.unanswered", role: "tool", toolCallId: "c", content: "There is none.", error: "not answered" };
+  const conversation = taken([
+    first("run.start", started([])),
+    first("segment.start", { kind: "tool", name: "ask", agui: { toolCallId: "c" } }, "seg_1"),
+    second("run.start", started([called, unanswered, user("q", "And?")])),
+  ]);
+  assert.deepEqual(shown(conversation), ["tool ask  - (open)", "user message And? (completed)"]);
+});
+
 test("a further attempt marks what its predecessors said, and nothing that was asked", () => {
   const of = log("a");
   const conversation = taken([

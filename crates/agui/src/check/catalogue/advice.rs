@@ -1,14 +1,7 @@
 //! What a producer would do well to change.
 
-use super::{Example, RuleEntry, streams};
+use super::{Example, RESPONSE, RuleEntry, streams};
 use crate::check::advice::AdviceRule;
-
-const RESPONSE: &str = "basic/transports/http-sse#response";
-
-/// The events of one short answer, as Server-Sent Events.
-macro_rules! sse {
-    ($($event:expr),* $(,)?) => { concat!($("data: ", $event, "\n\n"),*) };
-}
 
 /// The entry of a rule.
 pub(super) fn entry(rule: AdviceRule) -> RuleEntry {

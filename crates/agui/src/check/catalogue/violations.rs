@@ -1,6 +1,6 @@
 //! The rules whose breach rejects a stream.
 
-use super::{Example, RuleEntry, streams};
+use super::{CHUNKED, Example, FRAMES, FRAMING, RESPONSE, RuleEntry, streams};
 use crate::violation::Rule;
 
 const STREAMING: &str = "basic/patterns/streaming#open-content-close";
@@ -12,19 +12,18 @@ const LIFECYCLE: &str = "events/subagents#lifecycle";
 pub(super) fn entry(rule: Rule) -> RuleEntry {
     match rule {
         Rule::MalformedJson => streams(
-            "basic/transports/http-sse#response",
+            RESPONSE,
             "The data of an SSE event is exactly one event as a JSON object.",
             stream!(started!(), r#"{"type":"RUN_FINISHED","threadId":"t1""#),
             run!(),
         ),
         Rule::MalformedFrame => RuleEntry {
-            page: "basic/transports/http-protobuf#framing",
+            page: FRAMING,
             statement: "A protobuf frame holds exactly the bytes of one event.",
             example: Example::Frames {
                 // RUN_STARTED, and two bytes that are no message.
                 bad: b"\0\0\0\x13b\x11\n\x02\x08\x0b\x12\x02t1\x1a\x02r12\x031.0\0\0\0\x02\xff\xff",
-                // RUN_STARTED and RUN_FINISHED.
-                good: b"\0\0\0\x13b\x11\n\x02\x08\x0b\x12\x02t1\x1a\x02r12\x031.0\0\0\0\x0ej\x0c\n\x02\x08\x0c\x12\x02t1\x1a\x02r1",
+                good: FRAMES,
             },
         },
         Rule::MalformedValue => streams(
@@ -318,7 +317,7 @@ pub(super) fn entry(rule: Rule) -> RuleEntry {
             ),
         ),
         Rule::UnexpandedChunk => RuleEntry {
-            page: "basic/patterns/streaming#the-chunked-form",
+            page: CHUNKED,
             statement: "Chunks are expanded to start, content and end before the order of events is verified.",
             example: Example::Verified {
                 bad: run!(r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"m1","delta":"Hello"}"#),

@@ -1,10 +1,29 @@
 //! What a client warns of and goes on.
 
-use super::{Example, RuleEntry, streams};
+use super::{Example, ExampleAnswer, FRAMES, NEGOTIATION, RESPONSE, RuleEntry, streams};
+use crate::proto::MEDIA_TYPE;
 use crate::warning::WarningRule;
 
 const UNRECOGNISED: &str = "basic/processing#what-a-consumer-does-with-unrecognised-material";
-const NEGOTIATION: &str = "basic/versioning#version-negotiation";
+const VERSIONS: &str = "basic/versioning#version-negotiation";
+
+/// A conforming answer in the default binding.
+const IN_SSE: ExampleAnswer = ExampleAnswer {
+    accept: "text/event-stream",
+    status: 200,
+    content_type: "text/event-stream",
+    body: sse!(started!(), finished!()).as_bytes(),
+    left_open: None,
+};
+
+/// A conforming answer in the binary binding.
+const IN_PROTOBUF: ExampleAnswer = ExampleAnswer {
+    accept: "text/event-stream, application/vnd.ag-ui.event+proto",
+    status: 200,
+    content_type: MEDIA_TYPE,
+    body: FRAMES,
+    left_open: None,
+};
 
 /// The entry of a rule.
 pub(super) fn entry(rule: WarningRule) -> RuleEntry {
@@ -45,13 +64,13 @@ pub(super) fn entry(rule: WarningRule) -> RuleEntry {
             run!(),
         ),
         WarningRule::NewerVersion => streams(
-            NEGOTIATION,
+            VERSIONS,
             "A producer of a newer version may send what a client of 1.0 has to drop.",
             stream!(r#"{"type":"RUN_STARTED","threadId":"t1","runId":"r1","protocolVersion":"1.7"}"#, finished!(),),
             run!(),
         ),
         WarningRule::UninterpretableVersion => streams(
-            NEGOTIATION,
+            VERSIONS,
             "A protocol version is declared as MAJOR.MINOR.",
             stream!(r#"{"type":"RUN_STARTED","threadId":"t1","runId":"r1","protocolVersion":"latest"}"#, finished!(),),
             run!(),
@@ -86,7 +105,7 @@ pub(super) fn entry(rule: WarningRule) -> RuleEntry {
         ),
         WarningRule::TextTarget => streams(
             "events/text-messages#events",
-            "Streamed text names a message whose content is text, and streamed arguments a call that is still held: a snapshot may have taken either away.",
+            "Streamed text names a message of its own kind whose content is text, and streamed arguments a call that is still held: a snapshot may have taken either away. Reasoning, an answer and a tool's result never share an id.",
             run!(
                 r#"{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m1","role":"user","content":[{"type":"text","text":"Hi"}]}]}"#,
                 text!(START),
@@ -126,11 +145,62 @@ pub(super) fn entry(rule: WarningRule) -> RuleEntry {
                 ),
             },
         },
+        WarningRule::RunIdReused => streams(
+            "basic#identifiers",
+            "A runId is one run's, and is not used for another run on the same thread.",
+            stream!(started!(), finished!(), started!(), finished!()),
+            stream!(
+                started!(),
+                finished!(),
+                r#"{"type":"RUN_STARTED","threadId":"t1","runId":"r2","protocolVersion":"1.0"}"#,
+                r#"{"type":"RUN_FINISHED","threadId":"t1","runId":"r2"}"#,
+            ),
+        ),
+        WarningRule::EchoOfAnotherThread => streams(
+            "basic/run-input#identity",
+            "Every run on the stream carries the threadId of the input, and so does the input where it is echoed.",
+            stream!(
+                r#"{"type":"RUN_STARTED","threadId":"t1","runId":"r1","protocolVersion":"1.0","input":{"threadId":"t2","runId":"r1","messages":[]}}"#,
+                finished!(),
+            ),
+            stream!(
+                r#"{"type":"RUN_STARTED","threadId":"t1","runId":"r1","protocolVersion":"1.0","input":{"threadId":"t1","runId":"r1","messages":[]}}"#,
+                finished!(),
+            ),
+        ),
         WarningRule::UnterminatedEvent => streams(
-            "basic/transports/http-sse#response",
-            "An SSE event ends with a blank line; without it nobody knows whether the event is whole, and it is discarded.",
+            RESPONSE,
+            "An SSE event ends with a blank line, and a frame has the bytes that its header announces; what is cut off is discarded.",
             concat!("data: ", started!(), "\n\ndata: ", finished!(), "\n\ndata: {\"type\":\"RUN_ERROR\"\n"),
             concat!("data: ", started!(), "\n\ndata: ", finished!(), "\n\n"),
         ),
+        WarningRule::ResponseStatus => answers(
+            RESPONSE,
+            "A run that starts is answered with status 200.",
+            ExampleAnswer { status: 201, ..IN_SSE },
+            IN_SSE,
+        ),
+        WarningRule::UnaskedProtobuf => answers(
+            NEGOTIATION,
+            "An answer is in protobuf only where the request's Accept admits that, and in Server-Sent Events otherwise.",
+            ExampleAnswer { accept: "text/event-stream", ..IN_PROTOBUF },
+            IN_PROTOBUF,
+        ),
+        WarningRule::ProtobufContentType => answers(
+            NEGOTIATION,
+            "The Content-Type of a protobuf answer is exactly the media type, without parameters.",
+            ExampleAnswer { content_type: "application/vnd.ag-ui.event+proto; charset=utf-8", ..IN_PROTOBUF },
+            IN_PROTOBUF,
+        ),
+        WarningRule::ResponseLeftOpen => answers(
+            RESPONSE,
+            "The response is closed after the terminal event of its last run.",
+            ExampleAnswer { left_open: Some(60_000), ..IN_SSE },
+            IN_SSE,
+        ),
     }
+}
+
+const fn answers(page: &'static str, statement: &'static str, bad: ExampleAnswer, good: ExampleAnswer) -> RuleEntry {
+    RuleEntry { page, statement, example: Example::Answered { bad, good } }
 }

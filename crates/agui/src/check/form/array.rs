@@ -2,7 +2,7 @@
 
 use serde::de::IgnoredAny;
 
-use super::{Payload, Recorded, Tail, fits};
+use super::{Payload, Recorded, fits};
 use crate::check::CheckError;
 
 /// The elements of a JSON array, cut apart by their brackets and strings. A document is JSON as a whole or it is none, so
@@ -92,9 +92,9 @@ impl ArrayReader {
         Ok(())
     }
 
-    pub(super) fn finish(&self) -> Result<Tail, CheckError> {
+    pub(super) fn finish(&self) -> Result<(), CheckError> {
         if self.place == ArrayPlace::After {
-            return Ok(Tail::default());
+            return Ok(());
         }
         Err(CheckError::NotAnArray(format!("it ends at byte {} inside the array", self.end)))
     }

@@ -1,8 +1,9 @@
 //! Protobuf frames of a recording.
 
-use super::{MAX_EVENT_BYTES, Payload, Recorded};
+use super::{MAX_EVENT_BYTES, Payload, Recorded, Undecodable, Unterminated};
 use crate::check::CheckError;
 use crate::proto::{ProtoDecoder, ProtoError, ProtoEvent};
+use crate::violation::Rule;
 
 /// Bytes of a frame's header, which is the length of what follows it.
 const HEADER: usize = 4;
@@ -52,7 +53,15 @@ impl FrameReader {
                     Ok(ProtoEvent::Unknown { arm }) => Payload::UnknownArm(arm),
                     // The limit is this reader's own, so the stream breaks no rule by going past it.
                     Err(ProtoError::TooLarge { limit, .. }) => return Err(CheckError::TooLarge { limit }),
-                    Err(error @ ProtoError::Malformed { .. }) => Payload::Undecodable(error.to_string()),
+                    Err(ProtoError::BeyondReader { frame, limit }) => {
+                        return Err(CheckError::BeyondReader { event: frame, limit });
+                    }
+                    Err(error @ ProtoError::Malformed { .. }) => Payload::Undecodable(Undecodable {
+                        rule: Rule::MalformedFrame,
+                        message: format!("The bytes are no event: {error}."),
+                        found: error.to_string(),
+                        held: None,
+                    }),
                 };
                 out.push(Recorded { offset: self.start, length: at - self.start, payload });
             }
@@ -60,8 +69,19 @@ impl FrameReader {
         Ok(())
     }
 
-    /// Whether the bytes so far end inside a frame. Nothing is read on after that.
-    pub(super) fn in_frame(&mut self) -> bool {
-        std::mem::replace(&mut self.decoder, ProtoDecoder::new(0)).finish()
+    /// What of a frame the bytes so far end inside of. Nothing is read on after that.
+    pub(super) fn finish(&mut self) -> Option<Unterminated> {
+        if !std::mem::replace(&mut self.decoder, ProtoDecoder::new(0)).finish() {
+            return None;
+        }
+        let found = match <[u8; HEADER]>::try_from(&self.header[..]) {
+            Ok(header) => {
+                let announced = u32::from_be_bytes(header);
+                let came = u64::from(announced) - self.missing as u64;
+                format!("{came} of the {announced} bytes that the header of a frame announces")
+            }
+            Err(_) => format!("{} of the {HEADER} bytes of a frame's header", self.header.len()),
+        };
+        Some(Unterminated { offset: self.start, held: None, found })
     }
 }

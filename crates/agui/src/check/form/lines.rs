@@ -1,6 +1,8 @@
 //! Events of a recording that are one JSON object a line.
 
-use super::{Payload, Recorded, fits};
+use serde::de::IgnoredAny;
+
+use super::{Payload, Recorded, Unterminated, fits};
 use crate::check::CheckError;
 
 /// One JSON object a line. Blank lines are nothing.
@@ -29,13 +31,29 @@ impl LineReader {
         Ok(())
     }
 
-    pub(super) fn end_line(&mut self, out: &mut Vec<Recorded>) {
-        let line = std::mem::take(&mut self.line);
-        let text = line.trim_ascii();
-        if !text.is_empty() {
-            let indent = line.len() - line.trim_ascii_start().len();
-            let (offset, length) = (self.start + indent as u64, text.len() as u64);
-            out.push(Recorded { offset, length, payload: Payload::Json(text.to_vec()) });
+    /// Ends the recording. A last line without a line end is an event like any other if it is whole. What ends inside its
+    /// JSON was cut off, and is no mistake of whoever wrote it.
+    pub(super) fn finish(&mut self, out: &mut Vec<Recorded>) -> Option<Unterminated> {
+        let (offset, text) = self.text();
+        if !text.is_empty() && serde_json::from_slice::<IgnoredAny>(text).is_err_and(|error| error.is_eof()) {
+            let found = format!("{} bytes of a line that ends inside its JSON", text.len());
+            return Some(Unterminated { offset, held: Some(text.to_vec()), found });
         }
+        self.end_line(out);
+        None
+    }
+
+    fn end_line(&mut self, out: &mut Vec<Recorded>) {
+        let (offset, text) = self.text();
+        if !text.is_empty() {
+            out.push(Recorded { offset, length: text.len() as u64, payload: Payload::Json(text.to_vec()) });
+        }
+        self.line.clear();
+    }
+
+    /// The line without the white space around it, and where that begins.
+    fn text(&self) -> (u64, &[u8]) {
+        let text = self.line.trim_ascii_start();
+        (self.start + (self.line.len() - text.len()) as u64, text.trim_ascii_end())
     }
 }

@@ -4,6 +4,7 @@ use runwire_frame::Data;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
+use crate::check_sources::answering;
 use crate::program::{Done, PATIENCE, command, finish, run};
 use crate::serving::{AGENTS, Serving, signal};
 
@@ -250,4 +251,24 @@ async fn what_cannot_be_done_is_exit_2_with_a_sentence() {
     run(folder, &["tail", &id, "--protocol", "smoke"]).await.could_not(&["smoke", "frame", "agui"]);
     run(folder, &["tail"]).await.could_not(&["<RUN>"]);
     run(folder, &["fly"]).await.could_not(&["fly"]);
+}
+
+#[tokio::test]
+async fn what_a_server_says_reaches_the_terminal_without_what_steers_it() {
+    let problem = json!({ "type": "about:blank", "title": "Unavailable", "status": 503,
+                          "detail": "\u{1b}[2J\u{9b}31m\nrun completed\u{202e}" })
+    .to_string();
+    let answer = format!(
+        "HTTP/1.1 503 Unavailable\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\n\r\n{problem}",
+        problem.len()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    for args in [&["tail", "run_x"][..], &["tail", "run_x", "--protocol", "agui"], &["cancel", "run_x"], &["runs"]] {
+        let (url, _served) = answering(vec![(0, answer.clone())]).await;
+        let server = url.split("/agent").next().unwrap();
+        let done = run(folder.path(), &[args, &["--server", server]].concat()).await.exits(2);
+        assert!(done.stderr.contains("[2J") && done.stderr.contains("\n  run completed"), "{:?}", done.stderr);
+        let steers = |c: char| c != '\n' && runwire_agui::steers_text(c);
+        assert!(!done.stderr.chars().any(steers), "{args:?}: {:?}", done.stderr);
+    }
 }

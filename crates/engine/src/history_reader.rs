@@ -9,14 +9,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use runwire_agui::Event;
-use runwire_bridge::{Peer, Projection, StoredPayload};
-use runwire_frame::{Data, Frame};
+use runwire_bridge::{History, Peer, Projection, ProjectionError, StoredPayload, Surroundings, WaitingRun};
+use runwire_frame::{Data, DecodeError, ErrorCode, Frame};
 use runwire_store::{ReadError, RunRecord, SessionRecord, Store};
 
-use crate::app::App;
-use crate::auth::Principal;
-use crate::event_stream::StreamError;
-use crate::history::{History, Pending};
+use crate::engine::Engine;
 
 /// How many bytes of histories are kept, measured as they are written in JSON.
 const KEPT_BYTES: usize = 32 * 1024 * 1024;
@@ -26,10 +23,12 @@ const PAGE: usize = 1000;
 
 /// A session and what is known of it now.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub struct KnownSession {
+    /// Its record.
     pub session: SessionRecord,
     /// The runs that the reader may see, in the order of their creation.
     pub runs: Vec<RunRecord>,
+    /// What they come to.
     pub history: Arc<History>,
     /// The exchanges that were left out because they are not over, in the order of their runs' creation.
     pub live: Vec<Place>,
@@ -37,14 +36,16 @@ pub(crate) struct Known {
 
 /// An exchange: the run, and a frame of it that belongs to the exchange. 0 is the beginning of a run that has not begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
+    /// The run.
     pub run_id: String,
+    /// A frame of it.
     pub seq: u64,
 }
 
 /// Which exchanges are left out of a history.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Without<'a> {
+pub enum Without<'a> {
     /// None: what was said so far counts.
     Nothing,
     /// Those that are not over.
@@ -60,68 +61,75 @@ enum Course {
     Live(u64),
 }
 
-/// The session as this principal may see it; `None` when there is none, or none for it: the two are told alike.
-///
-/// A run whose log cannot be read counts up to where it can: it takes nothing from the other runs.
-pub(crate) async fn known(
-    app: &App,
-    principal: &Principal,
-    session_id: &str,
-    without: Without<'_>,
-) -> Result<Option<Known>, ReadError> {
-    let store = app.store();
-    let session = store.session(session_id).await?.filter(|session| principal.may_see_session(session));
-    let Some(session) = session else { return Ok(None) };
-    let mut runs: Vec<RunRecord> = Vec::new();
-    loop {
-        let after = runs.last().map(|run| run.run_id.as_str());
-        let more = store.session_runs(session_id, after).await?;
-        if more.is_empty() {
-            break;
-        }
-        runs.extend(more);
-    }
-    runs.retain(|run| principal.may_see(run));
-
-    let kept = &app.inner.histories;
-    let key = (session_id.to_owned(), principal.list_filter());
-    let left_out = |run: &RunRecord| match without {
-        Without::These(places) => places.iter().find(|place| place.run_id == run.run_id),
-        Without::Nothing | Without::Live => None,
-    };
-    let whole: Vec<&RunRecord> = runs.iter().take_while(|run| left_out(run).is_none()).collect();
-    let (mut rested, start) = kept.get(&key, &whole).unwrap_or_default();
-    let was_kept = rested.len();
-    if was_kept == runs.len() {
-        return Ok(Some(Known { session, runs, history: start, live: Vec::new() }));
-    }
-    let mut history = Arc::unwrap_or_clone(start);
-    let mut live = Vec::new();
-    // Only a row of runs at rest is kept, from the first on: what follows another run is told after it.
-    let mut in_row = true;
-    for run in &runs[was_kept..] {
-        let before = (in_row && run.ended_at.is_none()).then(|| history.clone());
-        let read = read(store, run, &mut history, without, left_out(run)).await?;
-        let rests = matches!(read.course, Course::Over | Course::Waiting) && left_out(run).is_none();
-        if in_row && !rests {
-            in_row = false;
-            if rested.len() > was_kept
-                && let Some(before) = before
-            {
-                kept.put(key.clone(), std::mem::take(&mut rested), Arc::new(before));
+impl Engine {
+    /// The session as whoever sees the runs of `principal` sees it, or all runs where that is `None`. Nothing when there is no such
+    /// session, or none of theirs: the two are told alike.
+    ///
+    /// A run whose log cannot be read counts up to where it can: it takes nothing from the other runs.
+    ///
+    /// # Errors
+    /// When the store cannot be read. Dropping the future changes nothing.
+    pub async fn known_session(
+        &self,
+        principal: Option<&str>,
+        session_id: &str,
+        without: Without<'_>,
+    ) -> Result<Option<KnownSession>, ReadError> {
+        let store = self.store();
+        let theirs = |owner: Option<&str>| principal.is_none() || owner == principal;
+        let session = store.session(session_id).await?.filter(|session| theirs(session.principal.as_deref()));
+        let Some(session) = session else { return Ok(None) };
+        let mut runs: Vec<RunRecord> = Vec::new();
+        loop {
+            let after = runs.last().map(|run| run.run_id.as_str());
+            let more = store.session_runs(session_id, after).await?;
+            if more.is_empty() {
+                break;
             }
-        } else if in_row {
-            rested.push((run.run_id.clone(), read.head));
+            runs.extend(more);
         }
-        if let Course::Live(seq) = read.course {
-            live.push(Place { run_id: run.run_id.clone(), seq });
+        runs.retain(|run| theirs(run.principal.as_deref()));
+
+        let kept = self.histories();
+        let key = (session_id.to_owned(), principal.map(str::to_owned));
+        let left_out = |run: &RunRecord| match without {
+            Without::These(places) => places.iter().find(|place| place.run_id == run.run_id),
+            Without::Nothing | Without::Live => None,
+        };
+        let whole: Vec<&RunRecord> = runs.iter().take_while(|run| left_out(run).is_none()).collect();
+        let (mut rested, start) = kept.get(&key, &whole).unwrap_or_default();
+        let was_kept = rested.len();
+        if was_kept == runs.len() {
+            return Ok(Some(KnownSession { session, runs, history: start, live: Vec::new() }));
         }
+        let mut history = Arc::unwrap_or_clone(start);
+        let mut live = Vec::new();
+        // Only a row of runs at rest is kept, from the first on: what follows another run is told after it.
+        let mut in_row = true;
+        for run in &runs[was_kept..] {
+            let before = (in_row && run.ended_at.is_none()).then(|| history.clone());
+            let read = read(store, run, &mut history, without, left_out(run)).await?;
+            let rests = matches!(read.course, Course::Over | Course::Waiting) && left_out(run).is_none();
+            if in_row && !rests {
+                in_row = false;
+                if rested.len() > was_kept
+                    && let Some(before) = before
+                {
+                    kept.put(key.clone(), std::mem::take(&mut rested), Arc::new(before));
+                }
+            } else if in_row {
+                rested.push((run.run_id.clone(), read.head));
+            }
+            if let Course::Live(seq) = read.course {
+                live.push(Place { run_id: run.run_id.clone(), seq });
+            }
+        }
+        let history = Arc::new(history);
+        if in_row && rested.len() > was_kept {
+            kept.put(key, rested, history.clone());
+        }
+        Ok(Some(KnownSession { session, runs, history, live }))
     }
-    let history = Arc::new(history);
-    if in_row && rested.len() > was_kept {
-        kept.put(key, rested, history.clone());
-    }
-    Ok(Some(Known { session, runs, history, live }))
 }
 
 /// How far a run was read, and what its last exchange is like.
@@ -142,6 +150,7 @@ async fn read(
         run,
         projection: Projection::new(Peer::Current),
         around: None,
+        told: None,
         // Of a run that has ended no exchange is taken back, so nothing has to be remembered for it.
         before: (run.ended_at.is_none() && !matches!(without, Without::Nothing) || left_out.is_some())
             .then(|| (history.clone(), 0)),
@@ -152,7 +161,7 @@ async fn read(
     let outcome = reading.all(store, history, last).await;
     let Reading { around, before, head, over, .. } = reading;
     match outcome {
-        Err(StreamError::Read(ReadError::Storage(failure))) => return Err(failure.into()),
+        Err(Unreadable::Read(ReadError::Storage(failure))) => return Err(failure.into()),
         Err(error) => {
             tracing::error!(run_id = %run.run_id, %error, "the log of a run cannot be read; what was read of it is told");
             return Ok(Read { course: Course::Over, head });
@@ -178,18 +187,31 @@ async fn read(
         if interrupts.is_empty() {
             Course::Over
         } else {
-            history.wait_for(Pending { run_id: run.run_id.clone(), agent_id: run.agent_id.clone(), interrupts });
+            history.wait_for(WaitingRun { run_id: run.run_id.clone(), agent_id: run.agent_id.clone(), interrupts });
             Course::Waiting
         }
     };
     Ok(Read { course, head })
 }
 
+/// Why a run's log was not read on.
+#[derive(Debug, thiserror::Error)]
+enum Unreadable {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Projection(#[from] ProjectionError),
+}
+
 struct Reading<'a> {
     run: &'a RunRecord,
     projection: Projection,
     /// While an exchange is not over.
-    around: Option<crate::history::Surroundings>,
+    around: Option<Surroundings>,
+    /// The same of the exchange that was over last.
+    told: Option<Surroundings>,
     /// The history before the exchange that the log is at, and the frame that began the exchange.
     before: Option<(History, u64)>,
     head: u64,
@@ -199,7 +221,7 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     /// Reads the log up to a frame.
-    async fn all(&mut self, store: &Store, history: &mut History, last: u64) -> Result<(), StreamError> {
+    async fn all(&mut self, store: &Store, history: &mut History, last: u64) -> Result<(), Unreadable> {
         while self.head < last {
             let entries = store.read(&self.run.run_id, self.head, PAGE).await?;
             if entries.is_empty() {
@@ -211,11 +233,18 @@ impl Reading<'_> {
                 }
                 self.head = entry.seq();
                 let frame = Frame::decode(&entry.body())?;
-                let payload = payload(store, &frame).await?;
+                let payload = stored_payload(store, &frame).await?;
                 for event in self.projection.push(&frame, payload.as_ref())? {
                     self.take(&frame, event, history);
                 }
-                self.over |= matches!(frame.data, Data::RunEnd(_));
+                if let Data::RunEnd(end) = &frame.data {
+                    self.over = true;
+                    if end.failure_class.as_deref() == Some(ErrorCode::GuardrailBlocked.as_str())
+                        && let Some(told) = &self.told
+                    {
+                        history.withhold(told);
+                    }
+                }
                 // A long log is passed over without waiting for anything.
                 tokio::task::consume_budget().await;
             }
@@ -238,13 +267,16 @@ impl Reading<'_> {
         };
         history.apply(event);
         if ended {
-            self.around = None;
+            self.told = self.around.take();
         }
     }
 }
 
-/// The payload that the frame needs, if it needs one.
-pub(crate) async fn payload(store: &Store, frame: &Frame) -> Result<Option<StoredPayload>, ReadError> {
+/// The payload that a [`Projection`] needs together with the frame, if it needs one.
+///
+/// # Errors
+/// When the store cannot be read.
+pub async fn stored_payload(store: &Store, frame: &Frame) -> Result<Option<StoredPayload>, ReadError> {
     let Some(segment) = Projection::needs_payload(frame) else { return Ok(None) };
     let payload = store.payload(&frame.run_id, segment.as_str()).await?;
     Ok(payload.map(|p| StoredPayload { content_type: p.content_type, bytes: p.bytes }))
