@@ -4,10 +4,10 @@
 //! [`Recorder`]. What an event says beyond its frame goes under the data key `agui`, so that
 //! [`Projection`](crate::Projection) gives the same event back.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use runwire_agui::{Content, Event, Message, RunAgentInput};
-use runwire_frame::{NoticeLevel, SegmentError, SegmentId, SegmentStatus, Timestamp};
+use runwire_agui::{Content, Event, RunAgentInput};
+use runwire_frame::{SegmentError, SegmentId, SegmentStatus, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::foreign_code::foreign_code;
@@ -184,51 +184,6 @@ impl Ingest {
         }
     }
 
-    /// Writes what a replayed earlier run restated, in front of the requested run's own content.
-    ///
-    /// A `MESSAGES_SNAPSHOT` declares the complete set of messages (events/state), and came before the requested run's
-    /// `RUN_STARTED`, whose echo adds what `input` has beyond it. Here it stands behind that, so these messages are added
-    /// to it: a client would drop the message that it has just sent. Of several only the last says anything. Where it has
-    /// messages that the client need not hold it comes as it was before, because a client keeps what it holds in place
-    /// and would put these behind the message that it has just sent.
-    pub fn record_replayed(
-        &mut self,
-        recorder: &mut Recorder,
-        now: Timestamp,
-        replayed: &Replayed,
-        input: &RunAgentInput,
-    ) {
-        let last = replayed.snapshots.iter().rposition(|event| matches!(event, Event::MessagesSnapshot(_)));
-        for (index, snapshot) in replayed.snapshots.iter().enumerate() {
-            match snapshot {
-                Event::MessagesSnapshot(_) if last != Some(index) => {}
-                Event::MessagesSnapshot(restated) => {
-                    let held: HashSet<&str> = restated.messages.iter().map(Message::id).collect();
-                    let lacking = input.messages.iter().filter(|message| !held.contains(message.id()));
-                    let lacking: Vec<Message> = lacking.cloned().collect();
-                    let sent: HashSet<&str> = input.messages.iter().map(Message::id).collect();
-                    if !lacking.is_empty() && held.iter().any(|id| !sent.contains(id)) {
-                        self.record(recorder, now, snapshot);
-                    }
-                    let mut whole = restated.clone();
-                    whole.messages.extend(lacking);
-                    self.record(recorder, now, &whole.into());
-                }
-                snapshot => self.record(recorder, now, snapshot),
-            }
-        }
-        if replayed.dropped > 0 {
-            let count = replayed.dropped;
-            recorder.notice(
-                now,
-                NoticeLevel::Warning,
-                "replayed_events_dropped",
-                format!("{count} events of earlier runs were replayed as a stream; only snapshots restate history"),
-                None,
-            );
-        }
-    }
-
     fn tool_call_end(&mut self, recorder: &mut Recorder, now: Timestamp, event: &Event, call_id: &str) {
         let Some(tool) = self.tools.get_mut(call_id) else { return };
         let agui = extras(event);
@@ -306,15 +261,6 @@ impl Ingest {
             _ => None,
         }
     }
-}
-
-/// What a stream restated of earlier runs before the requested one.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Replayed {
-    /// The snapshots, in order.
-    pub snapshots: Vec<Event>,
-    /// How many other events there were; they are not kept.
-    pub dropped: usize,
 }
 
 impl OpenTool {

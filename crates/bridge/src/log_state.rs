@@ -37,6 +37,8 @@ pub(crate) struct Call {
     pub id: String,
     /// The agent segment whose call it is.
     pub agent: Option<SegmentId>,
+    /// The attempt that made it last.
+    pub attempt: u32,
     pub answered: bool,
 }
 
@@ -207,9 +209,11 @@ impl LogState {
         self.open.get(&number_of(segment)?)?.agent.as_ref()
     }
 
-    /// Whether the current exchange has made a tool call of that id, and if so, the agent segment whose call it was.
+    /// Whether the current attempt at the exchange has made a tool call of that id, and if so, the agent segment whose call
+    /// it was. What an attempt made that was given up is no matter of this one's.
     pub fn call_made(&self, tool_call_id: &str) -> Option<Option<&SegmentId>> {
-        self.call_places.get(tool_call_id).map(|&place| self.calls[place].agent.as_ref())
+        let call = &self.calls[*self.call_places.get(tool_call_id)?];
+        (call.attempt == self.attempt).then_some(call.agent.as_ref())
     }
 
     /// The tool calls that the current exchange has made and not answered, in the order in which they were made.
@@ -329,11 +333,16 @@ impl LogState {
         Ok(())
     }
 
-    /// A call that is made again goes on; its answer, if there was one, stays.
+    /// A call that is made again goes on; its answer, if there was one, stays. In a further attempt it is another one.
     fn make_call(&mut self, id: String, agent: Option<SegmentId>) {
-        if self.call_made(&id).is_none() {
-            self.call_places.insert(id.clone(), self.calls.len());
-            self.calls.push(Call { id, agent, answered: false });
+        let call = Call { id, agent, attempt: self.attempt, answered: false };
+        match self.call_places.get(&call.id) {
+            Some(&place) if self.calls[place].attempt == self.attempt => {}
+            Some(&place) => self.calls[place] = call,
+            None => {
+                self.call_places.insert(call.id.clone(), self.calls.len());
+                self.calls.push(call);
+            }
         }
     }
 

@@ -9,6 +9,9 @@
 
 mod attempt;
 mod guarded;
+mod items;
+mod names;
+mod own_names;
 mod peer;
 mod segments;
 mod tools;
@@ -30,8 +33,12 @@ use crate::log_state::agui;
 use crate::upstream::AFTER_FINISH;
 use crate::usage::{EXCHANGE_USAGE, account, all_to_agui};
 
-use attempt::Names;
+use names::Names;
+pub use own_names::{OwnNames, TOLD_NAMES};
 use view::{Call, View};
+
+/// The `CUSTOM` event that tells what is neither output nor an error.
+const NOTICE: &str = "runwire.notice";
 
 /// A log that the projection cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,7 +111,7 @@ pub struct Projection {
     input: Option<Value>,
     /// Whether `RUN_STARTED` echoed another.
     echoes_other: bool,
-    /// The ids of this exchange that may name one thing only, and what repeated ones are called in their place.
+    /// What the ids of the log are called towards the peer.
     names: Names,
     /// Whether an abandoned attempt of this exchange left a call without a result.
     abandoned_call: bool,
@@ -170,7 +177,16 @@ impl Projection {
         } else if !matches!(frame.data, Data::SegmentEnd(_)) {
             out.append(&mut self.deferred);
         }
+        let mut told = Vec::new();
+        if let Data::RunStart(start) = &frame.data {
+            self.attempt = start.attempt;
+        }
         match &frame.data {
+            Data::RunStart(start) if start.attempt > 1 => {
+                // What was held back of the attempt before is still called as it was there.
+                told = self.named(std::mem::take(&mut out));
+                told.append(&mut self.next_attempt(frame, start)?);
+            }
             Data::RunStart(start) => self.run_start(frame, start, &mut out)?,
             Data::RunStatus(change) => {
                 if change.status == RunStatus::Suspended {
@@ -195,9 +211,24 @@ impl Projection {
             }
             Data::Error(error) => self.error = Some(error.clone()),
         }
-        let events = self.rename_reused(frame, out)?;
-        let events = self.guarded(events);
+        told.append(&mut self.named(out));
+        for event in &mut told {
+            if let Event::RunFinished(finished) = event {
+                self.without_abandoned_calls(finished);
+            }
+        }
+        let events = self.guarded(told);
         Ok(self.for_peer(events))
+    }
+
+    /// The way back from what things were told as to what the agent calls them; empty where they were told as they are.
+    pub fn own_names(&self) -> OwnNames {
+        self.names.own()
+    }
+
+    fn named(&mut self, events: Vec<Event>) -> Vec<Event> {
+        let echoes_own = self.echoes_other;
+        events.into_iter().map(|event| self.names.tell(event, echoes_own)).collect()
     }
 
     fn run_start(
@@ -207,10 +238,6 @@ impl Projection {
         out: &mut Vec<Event>,
     ) -> Result<(), ProjectionError> {
         let agui = agui(&start.extra);
-        self.attempt = start.attempt;
-        if start.attempt > 1 {
-            return self.next_attempt(frame, agui, out);
-        }
         self.thread_id = start.session_id.clone().unwrap_or_else(|| frame.run_id.to_string());
         let given = agui.and_then(|a| a.get("runId")).and_then(Value::as_str);
         self.run_id = given.unwrap_or(&frame.run_id).to_owned();
@@ -239,12 +266,17 @@ impl Projection {
     ) -> Result<(), ProjectionError> {
         self.in_exchange = true;
         self.input = agui.and_then(asked_input).cloned();
-        let told = agui.filter(|agui| agui.contains_key(ASKED_INPUT)).cloned().map(|mut told| {
-            told.shift_remove(ASKED_INPUT);
+        self.echoes_other = agui.is_some_and(|agui| agui.contains_key(ASKED_INPUT));
+        self.names.exchange(self.attempt);
+        if let Some(names) = agui.and_then(|agui| agui.get(TOLD_NAMES)) {
+            self.names.take_up(names);
+        }
+        // What the beginning says to whoever goes on from it, and not to a client.
+        let told = agui.filter(|agui| [ASKED_INPUT, TOLD_NAMES].iter().any(|key| agui.contains_key(*key))).cloned();
+        let told = told.map(|mut told| {
+            told.retain(|key, _| key != ASKED_INPUT && key != TOLD_NAMES);
             told
         });
-        self.echoes_other = told.is_some();
-        self.names = Names::default();
         self.abandoned_call = false;
         self.calls.clear();
         let mut started = RunStarted::new(&*self.thread_id, &*self.run_id);
@@ -281,7 +313,6 @@ impl Projection {
         }
         let mut finished = merge(frame, Event::RunFinished(finished), Some(&said))?;
         if let Event::RunFinished(finished) = &mut finished {
-            self.without_abandoned_calls(finished);
             self.name_pending_calls(finished);
         }
         out.push(finished);
@@ -356,7 +387,7 @@ fn notice_event(frame: &Frame, notice: &Notice) -> Result<Event, ProjectionError
     if let Some(attributes) = &notice.attributes {
         value.insert("attributes".into(), Value::Object(attributes.clone()));
     }
-    Ok(Custom::new("runwire.notice", Value::Object(value)).into())
+    Ok(Custom::new(NOTICE, Value::Object(value)).into())
 }
 
 fn segment_id(frame: &Frame) -> Result<&str, ProjectionError> {

@@ -1,16 +1,19 @@
 //! The course of the requested run in an upstream AG-UI stream.
 //!
-//! A stream may replay earlier runs of the thread before the requested one. Those make no runs here: their snapshots
-//! are kept and come first in the requested run's own log.
+//! A stream may replay earlier runs of the thread before the requested one. Those make no runs here: what they come to is
+//! restated first in the requested run's own log.
 
-use runwire_agui::{Event, RunError, RunFinished, RunFinishedOutcome, RunStarted, TokenUsage};
+use std::sync::Arc;
+
+use runwire_agui::{Event, RunAgentInput, RunError, RunFinished, RunFinishedOutcome, RunStarted, TokenUsage};
 use runwire_frame::{ErrorCode, SuspendKind, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::ending::{Completion, Failure, Suspension};
 use crate::foreign_code::{foreign_code, may_pass};
-use crate::ingest::{Replayed, members};
+use crate::ingest::members;
 use crate::recorder::Agui;
+use crate::replay::{Replay, Replayed};
 use crate::usage::all_from_agui;
 
 /// Under `agui` of an `error` frame: what the `RUN_FINISHED` said that the failure came after.
@@ -105,24 +108,18 @@ struct Ended {
 /// Follows an upstream stream of verified events to the end of the requested run.
 #[derive(Debug)]
 pub struct Upstream {
-    run_id: String,
+    input: Arc<RunAgentInput>,
     phase: Phase,
-    replayed: Replayed,
+    replay: Option<Box<Replay>>,
     other_runs: Vec<String>,
     /// A failure that came outside of any run: of one that could not begin, or late, of the one before.
     outside: Option<RunError>,
 }
 
 impl Upstream {
-    /// Expects the run with this AG-UI id.
-    pub fn new(run_id: impl Into<String>) -> Upstream {
-        Upstream {
-            run_id: run_id.into(),
-            phase: Phase::Before,
-            replayed: Replayed::default(),
-            other_runs: Vec::new(),
-            outside: None,
-        }
+    /// Expects the run that answers this input.
+    pub fn new(input: impl Into<Arc<RunAgentInput>>) -> Upstream {
+        Upstream { input: input.into(), phase: Phase::Before, replay: None, other_runs: Vec::new(), outside: None }
     }
 
     /// Whether the requested run has ended, as far as the stream has told: what can still come is the stream's end, or
@@ -132,23 +129,31 @@ impl Upstream {
         matches!(self.phase, Phase::Ended(_)) || (matches!(self.phase, Phase::Before) && could_not_begin)
     }
 
+    /// Whether the stream tells of an earlier run.
+    pub fn is_in_earlier_run(&self) -> bool {
+        matches!(self.phase, Phase::InEarlierRun)
+    }
+
     /// Takes the next event of the stream.
     pub fn push(&mut self, event: Event) -> UpstreamStep {
         match (&mut self.phase, event) {
             (Phase::Before, Event::RunStarted(started)) => {
                 self.outside = None;
-                if started.run_id == self.run_id {
+                if started.run_id == self.input.run_id {
                     self.phase = Phase::InRun;
-                    return UpstreamStep::Begin(Box::new(started), std::mem::take(&mut self.replayed));
+                    let replayed = self.replay.take().map(|replay| replay.finish()).unwrap_or_default();
+                    return UpstreamStep::Begin(Box::new(started), replayed);
                 }
-                self.other_runs.push(started.run_id);
+                self.other_runs.push(started.run_id.clone());
                 self.phase = Phase::InEarlierRun;
+                self.replay().push(started.into());
             }
-            (Phase::InEarlierRun, Event::RunFinished(_) | Event::RunError(_)) => self.phase = Phase::Before,
-            (Phase::InEarlierRun, event @ (Event::MessagesSnapshot(_) | Event::StateSnapshot(_))) => {
-                self.replayed.snapshots.push(event);
+            (Phase::InEarlierRun, event) => {
+                if matches!(event, Event::RunFinished(_) | Event::RunError(_)) {
+                    self.phase = Phase::Before;
+                }
+                self.replay().push(event);
             }
-            (Phase::InEarlierRun, _) => self.replayed.dropped += 1,
             // Whose failure this is shows only when the stream goes on with the requested run, or does not.
             (Phase::Before, Event::RunError(error)) => self.outside = Some(error),
             (Phase::InRun, Event::RunError(error)) => self.end(ExchangeEnd::Failed(failed(&error, None)), None),
@@ -194,9 +199,13 @@ impl Upstream {
             (Phase::InRun, _) => Err(Truncation::InRun),
             (Phase::Before | Phase::InEarlierRun, _) => Err(match self.other_runs.into_iter().next_back() {
                 None => Truncation::Empty,
-                Some(last) => Truncation::OtherRuns { wanted: self.run_id, last },
+                Some(last) => Truncation::OtherRuns { wanted: self.input.run_id.clone(), last },
             }),
         }
+    }
+
+    fn replay(&mut self) -> &mut Replay {
+        self.replay.get_or_insert_with(|| Box::new(Replay::new(&self.input)))
     }
 
     fn end(&mut self, end: ExchangeEnd, finished: Option<RunFinished>) {

@@ -26,6 +26,18 @@ fn told(log: &Log, peer: Peer) -> (Vec<Event>, Vec<String>) {
     (events, warnings)
 }
 
+/// The events that notices stand for.
+fn not_told(events: &[Event]) -> Vec<Value> {
+    let told = events.iter().map(Event::to_value);
+    let notices = told.filter(|event| event["name"] == "runwire.notice" && event["value"]["code"] == "event_not_told");
+    notices
+        .map(|notice| {
+            assert!(notice["value"]["attributes"]["rule"].is_string(), "{notice}");
+            notice["value"]["attributes"]["event"].clone()
+        })
+        .collect()
+}
+
 #[test]
 fn an_opening_that_claims_to_be_another_event_is_not_told_and_the_run_still_ends() {
     for claimed in [
@@ -40,6 +52,14 @@ fn an_opening_that_claims_to_be_another_event_is_not_told_and_the_run_still_ends
         r.end(at(3), message, Ending::completed());
         let (events, warnings) = told(&Log::of(r.complete(at(4), Completion::default())), Peer::Current);
         assert!(!warnings.is_empty(), "{claimed}");
+        // Nothing is kept from the reader in silence: what could not be told stands in its place. Behind what claims to end
+        // the run there is none.
+        if claimed["type"] != "RUN_FINISHED" {
+            let notices = not_told(&events);
+            assert_eq!(notices.len(), warnings.len(), "{claimed}: {notices:#?}");
+            let lost = notices.iter().find(|event| event["type"] == "TEXT_MESSAGE_CONTENT").unwrap();
+            assert_eq!(lost["delta"], "Hello", "{claimed}");
+        }
         assert!(types(&events).contains(&"RUN_FINISHED".to_owned()), "{claimed}: {:?}", types(&events));
     }
 }
@@ -49,11 +69,12 @@ fn an_ending_that_cannot_be_told_is_told_without_what_made_it_so() {
     let mut r = recorder();
     let tool = r.open_tool(at(1), "c1", "t", Opening::default());
     r.end(at(2), tool, Ending::completed());
-    let agui = object(json!({"outcome": {"type": "success", "pendingToolCallIds": ["other"]}}));
+    let agui = object(json!({"outcome": {"type": "success", "pendingToolCallIds": ["other"]}, "result": 42}));
     let log = Log::of(r.complete(at(3), Completion { agui: Some(agui), ..Completion::default() }));
     let (events, warnings) = told(&log, Peer::Current);
     assert_eq!(events.last().unwrap().to_value()["outcome"], json!({"type": "success"}));
     assert_eq!(warnings.len(), 1);
+    assert_eq!(not_told(&events)[0]["result"], 42);
 }
 
 #[test]
@@ -61,9 +82,10 @@ fn a_start_that_cannot_be_told_is_told_plainly() {
     let start = run_start(Some(object(json!({"runId": "r", "timestamp": i64::MAX}))));
     let r = Recorder::start(LogState::new("run_1"), at(0), start);
     let (events, warnings) = told(&Log::of(r.complete(at(1), Completion::default())), Peer::Current);
-    assert_eq!(types(&events), ["RUN_STARTED", "RUN_FINISHED"]);
+    assert_eq!(types(&events), ["RUN_STARTED", "CUSTOM", "RUN_FINISHED"]);
     assert_eq!(events[0].to_value()["runId"], "r");
     assert_eq!(warnings.len(), 1);
+    assert_eq!(not_told(&events)[0]["timestamp"], i64::MAX);
 }
 
 /// events/subagents, "Nesting": a parent has to be announced in the same run.

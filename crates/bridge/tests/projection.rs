@@ -368,7 +368,7 @@ fn an_upstream_run_that_is_stopped_here_closes_what_the_upstream_had_opened() {
     ];
     let mut recorder = None;
     let mut ingest = runwire_bridge::Ingest::new(&input("exchange-1"));
-    let mut upstream = runwire_bridge::Upstream::new("exchange-1");
+    let mut upstream = runwire_bridge::Upstream::new(input("exchange-1"));
     for event in events(stream.to_vec()) {
         match upstream.push(event) {
             runwire_bridge::UpstreamStep::Begin(started, _) => {
@@ -678,7 +678,7 @@ fn a_new_attempt_may_name_its_subagents_as_the_abandoned_one_did() {
         for value in [
             json!({"type": "SUBAGENT_STARTED", "subagentRunId": "a", "name": "scout"}),
             json!({"type": "SUBAGENT_STARTED", "subagentRunId": "b", "name": "scout", "parentSubagentRunId": "a"}),
-            json!({"type": "TEXT_MESSAGE_START", "messageId": format!("m{now}"), "subagentRunId": "b"}),
+            json!({"type": "TEXT_MESSAGE_START", "messageId": "m", "subagentRunId": "b"}),
         ] {
             ingest.record(r, at(now), &event(value));
         }
@@ -695,6 +695,7 @@ fn a_new_attempt_may_name_its_subagents_as_the_abandoned_one_did() {
     let second: Vec<Value> = got[8..11].iter().map(|e| e["subagentRunId"].clone()).collect();
     assert_eq!(second, ["a.2", "b.2", "b.2"], "{got:#?}");
     assert_eq!(got[9]["parentSubagentRunId"], "a.2");
+    assert_eq!((&got[10]["type"], &got[10]["messageId"]), (&json!("TEXT_MESSAGE_START"), &json!("m.2")));
 }
 
 /// events/state, "MESSAGES_SNAPSHOT": a client keeps reasoning and activities that the restatement lacks, so a repeated id

@@ -32,7 +32,7 @@ fn text() -> Vec<Value> {
 
 /// Follows a stream in which run `wanted` was requested.
 fn follow(stream: Vec<Value>) -> (Upstream, Vec<UpstreamStep>) {
-    let mut upstream = Upstream::new("wanted");
+    let mut upstream = Upstream::new(input("wanted"));
     let steps = stream.into_iter().map(|e| upstream.push(event(e))).collect();
     (upstream, steps)
 }
@@ -52,8 +52,8 @@ fn failure(stream: Vec<Value>) -> Failure {
 fn replayed_runs_make_no_run_and_their_snapshots_come_first_in_the_requested_one() {
     let messages = json!({"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "u", "role": "user", "content": "hi"}]});
     let state = json!({"type": "STATE_SNAPSHOT", "snapshot": {"n": 1}});
-    let mut stream = vec![started("old-1"), messages.clone()];
-    stream.extend(text());
+    let custom = json!({"type": "CUSTOM", "name": "n", "value": 1});
+    let mut stream = vec![started("old-1"), messages.clone(), custom.clone(), custom];
     stream.extend([finished("old-1"), started("old-2"), state.clone(), error("it broke"), started("wanted")]);
     stream.extend(text());
     stream.push(finished("wanted"));
@@ -64,7 +64,7 @@ fn replayed_runs_make_no_run_and_their_snapshots_come_first_in_the_requested_one
     assert_eq!(codes, ["agui.MESSAGES_SNAPSHOT", "agui.STATE_SNAPSHOT", "replayed_events_dropped"]);
     let dropped = &relay.log.data(FrameType::Notice)[2];
     assert_eq!(dropped["level"], "warning");
-    assert!(dropped["message"].as_str().unwrap().starts_with("3 events of earlier runs"), "{dropped}");
+    assert!(dropped["message"].as_str().unwrap().starts_with("2 events of earlier runs"), "{dropped}");
     let got = relay.log.project_json();
     assert_eq!(got[0]["runId"], "wanted");
     assert_eq!(got[1..3], [messages, state]);

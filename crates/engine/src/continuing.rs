@@ -1,13 +1,14 @@
-//! The input of the exchange that goes on with a suspended run when no client sends one: an answer by the run API, or a
-//! deadline. It is what a client that followed the run would send.
+//! The input of the exchange that goes on with a suspended run. When no client sends one, for an answer by the run API or a
+//! deadline, it is what a client that followed the run would send. A client's is by the names that it was told.
 
 use runwire_agui::{Event, PROTOCOL_VERSION, Reducer, RunAgentInput, StateSnapshot};
-use runwire_bridge::{Peer, Projection};
+use runwire_bridge::{OwnNames, Peer, Projection, StoredPayload, TEXT_PAYLOAD};
 use runwire_frame::Frame;
-use runwire_store::{RunRecord, Store};
+use runwire_store::{RunFilter, RunRecord, Store};
 use serde_json::Value;
 
 use crate::history_reader::stored_payload;
+use crate::recovery::RecoverError;
 use crate::request::CreateRunError;
 
 /// How many frames are read at once.
@@ -71,4 +72,54 @@ pub(crate) async fn next_input(
     input.protocol_version = Some(PROTOCOL_VERSION.to_owned());
     input.resume = None;
     Ok(input)
+}
+
+/// How many runs of a conversation are looked at for the names that they gave, the newest first.
+const RUNS: usize = 100;
+
+/// What the agent of a run calls the things that a client was told under other names by its runs before this one in the
+/// conversation.
+///
+/// # Errors
+/// When the store or a log cannot be read.
+pub(crate) async fn own_names_before(store: &Store, run_id: &str) -> Result<OwnNames, RecoverError> {
+    let mut names = OwnNames::default();
+    let Some(record) = store.run(run_id).await? else { return Ok(names) };
+    let filter = RunFilter {
+        agent_id: Some(record.agent_id),
+        session_id: Some(record.session_id),
+        limit: RUNS,
+        ..RunFilter::default()
+    };
+    for earlier in store.runs(filter).await? {
+        if earlier.attempt > 1 && earlier.run_id != run_id {
+            names.add(own_names(store, &earlier.run_id).await?);
+        }
+    }
+    Ok(names)
+}
+
+/// What the agent of a run calls the things that a client was told under other names. Those are given where an attempt
+/// follows another one.
+///
+/// # Errors
+/// When the log cannot be read.
+pub(crate) async fn own_names(store: &Store, run_id: &str) -> Result<OwnNames, RecoverError> {
+    let mut projection = Projection::new(Peer::Current);
+    let mut head = 0;
+    loop {
+        let page = store.read(run_id, head, PAGE).await?;
+        if page.is_empty() {
+            return Ok(projection.own_names());
+        }
+        for entry in page {
+            head = entry.seq();
+            let frame = Frame::decode(&entry.body()).map_err(|source| RecoverError::Frame { seq: head, source })?;
+            // What a result says is of no interest here, only which call it is of.
+            let payload = Projection::needs_payload(&frame)
+                .map(|_| StoredPayload { content_type: TEXT_PAYLOAD.to_owned(), bytes: <_>::default() });
+            projection.push(&frame, payload.as_ref())?;
+            tokio::task::consume_budget().await;
+        }
+    }
 }

@@ -53,7 +53,8 @@ pub trait Driver: Send + Sync + 'static {
 pub struct Exchange {
     /// The run.
     pub run_id: String,
-    /// The input: ids, messages, tools, state.
+    /// The input: ids, messages, tools, state. What the agent has said before is in it by the agent's own ids, also where the
+    /// client was told others.
     pub input: Arc<RunAgentInput>,
     /// Whether this exchange continues a suspended run.
     pub resumed: bool,

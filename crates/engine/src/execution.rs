@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use runwire_bridge::{ExchangeEnd, Failure};
+use runwire_bridge::{ExchangeEnd, Failure, OwnNames};
 use runwire_frame::{EndStatus, ErrorCode, SegmentStatus, Timestamp};
 use runwire_store::{AppendError, Store};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::now;
+use crate::continuing::{own_names, own_names_before};
 use crate::driver::{Driver, Exchange, Starting};
 use crate::engine::Unneeded;
 use crate::in_hand::RunsInHand;
@@ -35,7 +37,11 @@ pub(crate) struct Execution {
     pub next_at: Option<Timestamp>,
     /// The session's turn, which the next run of it has when this is dropped.
     pub _place: Option<Place>,
+    /// Its input is the client's, until [`Execution::restore_names`] has seen to it.
     pub exchange: Exchange,
+    pub names_restored: bool,
+    /// What the client's input calls otherwise than the agent does, since an earlier run.
+    pub told_names: Option<Value>,
     /// How long a driver may take to end by itself after it was asked to stop.
     pub grace: Duration,
     /// Cancelled when no more attempts may begin.
@@ -91,11 +97,35 @@ impl Execution {
             && let Err(error) = self.read_results().await
         {
             // Without them what was approved might be done twice.
-            let message = format!("what the attempt before has done cannot be read: {error}");
-            let failure = Failure { retryable: true, ..Failure::new(ErrorCode::InternalError, message) };
-            return Ok(ExchangeEnd::Failed(failure));
+            return Ok(unreadable(format!("what the attempt before has done cannot be read: {error}")));
+        }
+        if let Err(error) = self.restore_names().await {
+            return Ok(unreadable(format!(
+                "by which names the run's client knows what was said cannot be read: {error}"
+            )));
         }
         self.drive().await
+    }
+
+    /// Gives the driver what the client has sent by the agent's own ids. What further attempts have said was told by others
+    /// where the attempt before had used them.
+    async fn restore_names(&mut self) -> Result<(), RecoverError> {
+        if !self.names_restored && OwnNames::may_concern(&self.exchange.input) {
+            let names = match self.exchange.resumed {
+                true => own_names(&self.store, &self.run_id).await?,
+                false => own_names_before(&self.store, &self.run_id).await?,
+            };
+            if !names.is_empty() {
+                let used = names.restore(Arc::make_mut(&mut self.exchange.input));
+                // What this run has told before, it goes on telling so.
+                if !self.exchange.resumed {
+                    self.told_names = used.members();
+                }
+            }
+        }
+        self.names_restored = true;
+        self.core.call_as_told(self.told_names.clone());
+        Ok(())
     }
 
     /// Reads what the attempts before recorded as the results of the calls that the run waited with.
@@ -213,6 +243,11 @@ impl Execution {
             Ok(()) => std::future::pending().await,
         }
     }
+}
+
+/// A log that cannot be read now may be later, and what it says is needed.
+fn unreadable(message: String) -> ExchangeEnd {
+    ExchangeEnd::Failed(Failure { retryable: true, ..Failure::new(ErrorCode::InternalError, message) })
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Failure {

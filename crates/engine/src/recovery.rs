@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use runwire_bridge::{
-    Failure, LogState, LogStateError, PARTS_PAYLOAD, Pricing, Recorder, ToolOutput, WaitingCall, asked_input,
+    Failure, LogState, LogStateError, PARTS_PAYLOAD, Pricing, ProjectionError, Recorder, ToolOutput, WaitingCall,
+    asked_input,
 };
 use runwire_frame::{
     Data, DecodeError, ErrorCode, Frame, RunStart, RunStatus, SegmentId, SegmentStatus, Suspend, ToolResult,
@@ -59,6 +60,9 @@ pub enum RecoverError {
     /// The stored frames are no log.
     #[error(transparent)]
     Log(#[from] LogStateError),
+    /// They do not hold the AG-UI events that they say they do.
+    #[error(transparent)]
+    Projection(#[from] ProjectionError),
 }
 
 /// A run's log, read from the store: its state, and the last `suspend` in it.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use runwire_agui::{RunAgentInput, RunStarted};
 use runwire_bridge::{
-    ASKED_INPUT, COALESCE_MILLIS, Ending, ExchangeEnd, Failure, LogState, Recorded, Recorder, started_members,
+    ASKED_INPUT, COALESCE_MILLIS, Ending, ExchangeEnd, Failure, LogState, Recorded, Recorder, TOLD_NAMES,
+    started_members,
 };
 use runwire_frame::{Data, EndStatus, ErrorCode, NoticeLevel, RunStart, RunStatus, SegmentStatus, Timestamp};
 use runwire_store::{Append, AppendError, Appender, NewFrame, NewPayload, Progress, RunUpdate, Store};
@@ -66,6 +67,8 @@ struct Inner {
     stopping: bool,
     /// A guardrail stopped it: how it ends, whatever its driver still says. Nothing more is written until then.
     blocked: Option<Failure>,
+    /// What the input calls otherwise than the agent does.
+    told_names: Option<Value>,
 }
 
 /// What `run.start` says of a run, known before it begins.
@@ -129,7 +132,13 @@ impl RunCore {
         exchange_stop: CancellationToken,
     ) -> Arc<RunCore> {
         let progress = appender.progress();
-        let inner = Inner { phase: Phase::Waiting(state), appender: Some(appender), stopping: false, blocked: None };
+        let inner = Inner {
+            phase: Phase::Waiting(state),
+            appender: Some(appender),
+            stopping: false,
+            blocked: None,
+            told_names: None,
+        };
         Arc::new(RunCore {
             identity,
             input,
@@ -153,7 +162,8 @@ impl RunCore {
         let Phase::GivenUp(_) = inner.phase else { return None };
         let Phase::GivenUp(state) = std::mem::replace(&mut inner.phase, Phase::Over) else { return None };
         let (appender, stopping) = (inner.appender.take(), inner.stopping);
-        let next = Inner { phase: Phase::Waiting(state), appender, stopping, blocked: None };
+        let told_names = inner.told_names.take();
+        let next = Inner { phase: Phase::Waiting(state), appender, stopping, blocked: None, told_names };
         Some(Arc::new(RunCore {
             identity: self.identity.clone(),
             input: self.input.clone(),
@@ -167,6 +177,11 @@ impl RunCore {
             exchange_stop: self.exchange_stop.clone(),
             pending: Notify::new(),
         }))
+    }
+
+    /// What the input calls otherwise than the agent does, for the exchange's beginning to say.
+    pub(crate) fn call_as_told(&self, names: Option<Value>) {
+        self.lock().told_names = names;
     }
 
     /// The attempt that failed last, while the next one has not begun.
@@ -253,6 +268,7 @@ impl RunCore {
         let Phase::Waiting(state) = &inner.phase else { return };
         let started = started.filter(|started| said::started_can_be_told(started));
         let mut agui = self.bounds.payloads.redaction.members(started.map(started_members).unwrap_or_default());
+        agui.extend(inner.told_names.clone().map(|names| (TOLD_NAMES.to_owned(), names)));
         for (key, value) in exchange_members(&self.input) {
             match agui.get(&key) {
                 // What goes on from this exchange goes on from what was asked, whatever the agent says of it.

@@ -345,15 +345,20 @@ impl RunWriter {
         self.write(|r, now| events.iter().for_each(|event| ingest.record(r, now, event))).await
     }
 
-    /// Writes what an upstream agent replayed of earlier runs.
+    /// Writes what an upstream agent replayed of earlier runs, to which it was given this input.
     ///
     /// # Errors
     /// As [`RunWriter::model`].
-    pub(crate) async fn record_replayed(&self, foreign: &mut Foreign, replayed: &Replayed) -> Result<(), WriteError> {
+    pub(crate) async fn record_replayed(
+        &self,
+        foreign: &mut Foreign,
+        replayed: &Replayed,
+        input: &RunAgentInput,
+    ) -> Result<(), WriteError> {
         let redaction = &self.payloads().redaction;
         let snapshots = replayed.snapshots.iter().map(|snapshot| redacted(redaction, snapshot)).collect();
         let replayed = Replayed { snapshots, ..replayed.clone() };
-        self.write(|r, now| foreign.ingest.record_replayed(r, now, &replayed, self.core.input())).await
+        self.write(|r, now| foreign.ingest.record_replayed(r, now, &replayed, input)).await
     }
 }
 

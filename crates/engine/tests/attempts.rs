@@ -34,6 +34,32 @@ fn succeeds_in(attempt: u32) -> Agent {
     })
 }
 
+/// What an agent inside of the run calls is its own, and in each attempt that is another one.
+#[tokio::test]
+async fn a_further_attempt_may_make_its_agents_calls_again_by_their_ids() {
+    let again = agent("a", |exchange, starting| async move {
+        let writer = starting.begin(None);
+        let scout = writer.agent(Opening::named("scout")).await?;
+        let call = writer.tool("call", "look", Opening::default().inside(scout.id())).await?;
+        call.arguments("{}").await?;
+        if exchange.attempt == 1 {
+            return Err(overloaded());
+        }
+        call.arguments_complete().await?;
+        call.end(Ending::completed()).await?;
+        scout.end(Ending::completed()).await?;
+        Ok(completed())
+    });
+    let bed = bed([retried(2, again)]);
+    let log = bed.run("a").await;
+    assert_eq!(log.ending(), "completed", "{}", log.dump());
+    let events: Vec<_> = log.events.iter().map(runwire_agui::Event::to_value).collect();
+    let started = events.iter().filter(|event| event["type"] == "TOOL_CALL_START");
+    assert_eq!(started.map(|event| event["toolCallId"].clone()).collect::<Vec<_>>(), ["call", "call.2"]);
+    let arguments = events.iter().rfind(|event| event["type"] == "TOOL_CALL_ARGS").unwrap();
+    assert_eq!((&arguments["toolCallId"], &arguments["delta"]), (&json!("call.2"), &json!("{}")));
+}
+
 #[tokio::test]
 async fn a_retryable_failure_is_tried_again_and_the_run_has_one_end() {
     let bed = bed([retried(3, succeeds_in(3))]);

@@ -1,5 +1,7 @@
 //! Whom the events are for, and what they lose on the way.
 
+use std::collections::HashSet;
+
 use runwire_agui::{Event, RunFinished, RunFinishedOutcome};
 
 use super::Projection;
@@ -13,12 +15,14 @@ impl Projection {
         events
     }
 
-    /// A list of pending calls must name every unanswered call of the run, and the abandoned ones are nobody's to answer.
+    /// A list of pending calls must name every unanswered call of the run, also those that an attempt left behind which was
+    /// given up; and these are nobody's to answer.
     pub(super) fn without_abandoned_calls(&mut self, finished: &mut RunFinished) {
-        if self.abandoned_call
-            && let Some(RunFinishedOutcome::Success { pending_tool_call_ids }) = &mut finished.outcome
-            && pending_tool_call_ids.take().is_some()
-        {
+        let Some(RunFinishedOutcome::Success { pending_tool_call_ids }) = &mut finished.outcome else { return };
+        let Some(listed) = pending_tool_call_ids.as_ref().filter(|_| self.abandoned_call) else { return };
+        let listed: HashSet<&str> = listed.iter().map(String::as_str).collect();
+        if listed != self.guard.pending_tool_calls().collect() {
+            *pending_tool_call_ids = None;
             self.warnings.push(
                 "pendingToolCallIds were left out: an abandoned attempt of the run left a tool call unanswered, which \
                  the list would have to name"

@@ -181,7 +181,7 @@ impl Relay {
     }
 
     pub fn exchange(&mut self, input: &RunAgentInput, events: &[Event], gaps: &[(u8, bool)]) {
-        let mut upstream = Upstream::new(&*input.run_id);
+        let mut upstream = Upstream::new(input.clone());
         let mut recorder: Option<Recorder> = None;
         let mut ingest = Ingest::new(input);
         for (i, event) in events.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Conforming AG-UI streams, made by a random walk that keeps account of what is open and whose it is.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, dead_code, reason = "each test program uses its own part")]
 
 use proptest::prelude::*;
 use runwire_agui::{Event, RunAgentInput};

@@ -24,6 +24,9 @@ pub(crate) const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 /// How many warnings about one stream are told. One whose every event is of a newer version says nothing new after these.
 const MOST_TOLD: usize = 1000;
 
+/// How many bytes of events, as JSON, a stream may have of earlier runs beside restatements of the messages and the state.
+const MAX_REPLAYED_BYTES: usize = 64 * 1024 * 1024;
+
 /// What stands for one event in a stream. It is judged by the consumer, alike for all forms.
 pub(crate) enum Carried {
     Json(String),
@@ -152,11 +155,13 @@ pub(crate) struct Relay {
     max_arguments: usize,
     /// How many more warnings are told.
     still_told: usize,
+    /// Bytes of events of earlier runs.
+    replayed: usize,
 }
 
 impl Relay {
     /// Takes the answer of an agent of this version to what was prepared for it. One tool call may have so many bytes of
-    /// arguments.
+    /// arguments, and one restatement of earlier runs altogether.
     pub(crate) fn new(who: &'static str, agent: AgentVersion, prepared: Prepared, max_arguments: usize) -> Relay {
         let Prepared { input, unsaid, exchange, starting } = prepared;
         Relay {
@@ -165,11 +170,12 @@ impl Relay {
             starting: Some(starting),
             writer: None,
             unsaid,
-            upstream: Upstream::new(exchange.input.run_id.clone()),
+            upstream: Upstream::new(exchange.input.clone()),
             exchange,
             arguments: HashMap::new(),
             max_arguments,
             still_told: MOST_TOLD,
+            replayed: 0,
         }
     }
 
@@ -238,13 +244,19 @@ impl Relay {
     }
 
     async fn take(&mut self, event: Event) -> Result<(), Failure> {
+        if let Some(too_much) = self.weigh_replayed(&event) {
+            return Err(too_much);
+        }
         match self.upstream.push(event) {
             UpstreamStep::Hold => {}
             UpstreamStep::Begin(started, replayed) => {
+                if let Some(too_much) = replayed.snapshots.iter().find_map(|snapshot| self.weigh_restated(snapshot)) {
+                    return Err(too_much);
+                }
                 let Some(starting) = self.starting.take() else { return Ok(()) };
                 let writer = starting.begin(Some(&started));
                 let mut foreign = writer.ingest(&self.exchange.input)?;
-                writer.record_replayed(&mut foreign, &replayed).await?;
+                writer.record_replayed(&mut foreign, &replayed, &self.exchange.input).await?;
                 tell(&writer, std::mem::take(&mut self.unsaid)).await?;
                 self.writer = Some((writer, foreign));
             }
@@ -258,6 +270,34 @@ impl Relay {
             }
         }
         Ok(())
+    }
+
+    /// Refuses to follow earlier runs without end. What restates a whole takes the place of what was there.
+    fn weigh_replayed(&mut self, event: &Event) -> Option<Failure> {
+        let restates = matches!(event, Event::MessagesSnapshot(_) | Event::StateSnapshot(_));
+        if restates || !self.upstream.is_in_earlier_run() {
+            return None;
+        }
+        self.replayed += event.to_json_string().len();
+        (self.replayed > MAX_REPLAYED_BYTES).then(|| {
+            broken_rule(format!(
+                "{} replayed more than {MAX_REPLAYED_BYTES} bytes of earlier runs as they came; history is restated as \
+                 snapshots",
+                self.who
+            ))
+        })
+    }
+
+    /// Refuses a restatement that no frame should have to hold, or that none could: changes may have made it so.
+    fn weigh_restated(&self, snapshot: &Event) -> Option<Failure> {
+        let json = snapshot.to_json_string();
+        let what = match (json.len() > self.max_arguments, json_depth(json.as_bytes()) > MAX_VALUE_DEPTH) {
+            (false, false) => return None,
+            (true, _) => format!("has more than {} bytes", self.max_arguments),
+            (false, true) => format!("nests more than {MAX_VALUE_DEPTH} levels of JSON"),
+        };
+        let event_type = snapshot.event_type();
+        Some(broken_rule(format!("what {} replayed of earlier runs, as one {event_type}, {what}", self.who)))
     }
 
     /// Refuses arguments that no frame should have to hold.

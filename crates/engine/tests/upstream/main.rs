@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod again;
 #[path = "../fixture/mod.rs"]
 mod fixture;
 mod interrupts;

@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Log, input, patiently, request};
 use crate::server::{Answer, Server, Step, lines};
-use crate::{RUN, THREAD, ask, front, front_with, log_of, message, run_finished, run_started, underway, with};
+use crate::{
+    RUN, THREAD, ask, assert_channel_error, front, front_with, log_of, message, run_finished, run_started, underway,
+    with,
+};
 
 #[tokio::test]
 async fn the_upstream_agent_sees_one_ordinary_agui_request() {
@@ -173,22 +176,51 @@ async fn earlier_runs_that_are_replayed_make_no_runs_here_and_their_snapshots_co
     let history =
         json!({ "type": "MESSAGES_SNAPSHOT", "messages": [{ "id": "old", "role": "user", "content": "Hi" }] });
     let mut events = vec![json!({ "type": "RUN_STARTED", "threadId": THREAD, "runId": "earlier" }), history.clone()];
-    events.extend(message("m-old", "Not again."));
+    events.extend(message("m-old", "Said then."));
     events.extend([
+        json!({ "type": "CUSTOM", "name": "mood", "value": "good" }),
+        json!({ "type": "STATE_SNAPSHOT", "snapshot": { "n": 1 } }),
+        json!({ "type": "STATE_DELTA", "delta": [{ "op": "replace", "path": "/n", "value": 2 }] }),
         json!({ "type": "RUN_FINISHED", "threadId": THREAD, "runId": "earlier" }),
         json!({ "type": "RUN_STARTED", "threadId": THREAD, "runId": "failed-earlier" }),
         json!({ "type": "RUN_ERROR", "message": "that one failed" }),
     ]);
-    let log = log_of(Answer::events(&with(with(events, underway()), [run_finished()]))).await;
+    let goes_on = json!({ "type": "STATE_DELTA", "delta": [
+        { "op": "test", "path": "/n", "value": 2 }, { "op": "add", "path": "/m", "value": 1 }] });
+    let log = log_of(Answer::events(&with(with(events, underway()), [goes_on, run_finished()]))).await;
     assert_eq!((log.ending(), log.text().as_str()), ("completed", "Kept."));
-    assert_eq!(log.event_types()[..3], ["RUN_STARTED", "MESSAGES_SNAPSHOT", "MESSAGES_SNAPSHOT"]);
-    assert_eq!(log.events[1].to_value(), history);
+    assert_eq!(log.event_types()[..4], ["RUN_STARTED", "MESSAGES_SNAPSHOT", "MESSAGES_SNAPSHOT", "STATE_SNAPSHOT"]);
+    let then = log.events[1].to_value();
+    assert_eq!(then["messages"][0], history["messages"][0]);
+    assert_eq!((&then["messages"][1]["id"], &then["messages"][1]["content"]), (&json!("m-old"), &json!("Said then.")));
     // What the user has just said is not taken away by the history in front of it.
     let whole = log.events[2].to_value();
-    assert_eq!((&whole["messages"][0], &whole["messages"][1]["id"]), (&history["messages"][0], &json!("m1")));
+    assert_eq!((&whole["messages"][1], &whole["messages"][2]["id"]), (&then["messages"][1], &json!("m1")));
+    assert_eq!(log.events[3].to_value()["snapshot"], json!({ "n": 2 }));
     let codes: Vec<&str> = log.notices().iter().map(|(code, _)| *code).collect();
-    assert_eq!(codes, ["agui.MESSAGES_SNAPSHOT", "agui.MESSAGES_SNAPSHOT", "replayed_events_dropped"]);
+    let restated = ["agui.MESSAGES_SNAPSHOT", "agui.MESSAGES_SNAPSHOT", "agui.STATE_SNAPSHOT"];
+    assert_eq!(codes[..4], [&restated[..], &["replayed_events_dropped"]].concat());
     assert_eq!(log.statuses(), [RunStatus::Running, RunStatus::Completed]);
+}
+
+/// A patch can nest a value deeper than an event could, and a frame has to be readable.
+#[tokio::test]
+async fn earlier_runs_that_come_to_more_than_a_frame_holds_fail_the_run() {
+    let mut deep = json!(1);
+    for _ in 0..100 {
+        deep = json!([deep]);
+    }
+    let events = [
+        json!({ "type": "RUN_STARTED", "threadId": THREAD, "runId": "earlier" }),
+        json!({ "type": "STATE_SNAPSHOT", "snapshot": { "n": deep } }),
+        json!({ "type": "STATE_DELTA", "delta": [{ "op": "add", "path": format!("/n{}", "/0".repeat(100)), "value": deep }] }),
+        json!({ "type": "STATE_DELTA", "delta": [{ "op": "replace", "path": format!("/n{}", "/0".repeat(20)), "value": deep }] }),
+        json!({ "type": "RUN_FINISHED", "threadId": THREAD, "runId": "earlier" }),
+        run_started(),
+        run_finished(),
+    ];
+    let log = log_of(Answer::events(&events)).await;
+    assert_channel_error(&log, "", &["replayed of earlier runs, as one STATE_SNAPSHOT, nests more than"]);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! of an agent that plays every family of events, and the Python SDK, event by event. `docs/interop.md` says what an older
 //! client is told instead.
 
+mod again;
 mod scenes;
 mod threads;
 pub mod upstream;
