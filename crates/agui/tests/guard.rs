@@ -5,7 +5,7 @@ mod walk;
 
 use proptest::prelude::*;
 use runwire_agui::producer::Guard;
-use runwire_agui::{Consumer, ConsumerOptions, Event, RunEnding, StreamEnd};
+use runwire_agui::{Consumer, ConsumerOptions, Event, RunEnding, StreamEnd, WarningRule};
 use serde_json::{Value, json};
 
 use walk::Dice;
@@ -19,7 +19,11 @@ fn consumed(events: &[Event]) -> (Vec<Event>, StreamEnd) {
         let taken = consumer.push_json(event.to_json_string().as_bytes());
         delivered.extend(taken.unwrap_or_else(|rejected| panic!("{rejected}\n{}", shown())));
     }
-    assert_eq!(consumer.take_warnings(), []);
+    // Whose ids are whose is no matter of a stream's order, and what is spoilt here doubles events.
+    let of_ids = [WarningRule::RunIdReused, WarningRule::EchoOfAnotherThread];
+    let mut warnings = consumer.take_warnings();
+    warnings.retain(|warning| !of_ids.contains(&warning.rule));
+    assert_eq!(warnings, []);
     (delivered, consumer.finish())
 }
 
