@@ -11,6 +11,25 @@ use crate::places::Places;
 /// Where a message stands.
 pub(crate) type Place = usize;
 
+/// What a message is to those that amend it: text of one genus never belongs to a message of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Genus {
+    Reasoning,
+    Result,
+    /// An answer, a question, an instruction, an activity.
+    Other,
+}
+
+impl Genus {
+    pub(crate) fn of(message: &Message) -> Self {
+        match message {
+            Message::Reasoning(_) => Self::Reasoning,
+            Message::Tool(_) => Self::Result,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// What stands behind the message of a place.
 #[derive(Clone, Copy, Debug, Default)]
 struct Link {
@@ -28,6 +47,8 @@ pub(crate) struct Conversation {
     first: Option<Place>,
     last: Option<Place>,
     by_id: Places,
+    /// Of an id that messages of several genera have, which no thread may: the last message of each.
+    twins: HashMap<String, [Option<Place>; 3]>,
     /// The message that holds a tool call, and the call's place on it.
     by_call: HashMap<String, (Place, usize)>,
     /// What was looked up last. A stream extends one message or call many times in a row, and comparing an id is cheaper
@@ -52,9 +73,9 @@ impl Conversation {
         std::iter::successors(self.first, |&place| self.links[place].next).map(|place| &self.messages[place])
     }
 
-    /// Gives up the messages by place, and where each id is. Only of a conversation whose order is that of the places.
-    pub(crate) fn into_places(self) -> (Vec<Option<Message>>, Places) {
-        (self.messages.into_iter().map(Some).collect(), self.by_id)
+    /// Gives up the messages by place.
+    pub(crate) fn into_slots(self) -> Vec<Option<Message>> {
+        self.messages.into_iter().map(Some).collect()
     }
 
     /// Gives the messages up, in order.
@@ -98,7 +119,7 @@ impl Conversation {
         let held = self.messages.len();
         let restates = self.by_id.len() == held
             && held <= messages.len()
-            && self.messages.iter().zip(&messages).all(|(held, message)| held.id() == message.id())
+            && self.messages.iter().zip(&messages).all(|(held, message)| is_same(held, message))
             && self.is_in_order();
         if !restates {
             return Err(messages);
@@ -134,9 +155,15 @@ impl Conversation {
         }
     }
 
-    /// As [`Conversation::find`], for an event that is likely to be followed by others of the same message.
-    pub(crate) fn find_again(&mut self, id: &str) -> Option<Place> {
-        self.last_found = self.find(id)?;
+    /// The place of a message of that genus.
+    pub(crate) fn find_of(&self, genus: Genus, id: &str) -> Option<Place> {
+        let place = self.find(id)?;
+        if Genus::of(&self.messages[place]) == genus { Some(place) } else { self.twins.get(id)?[genus as usize] }
+    }
+
+    /// As [`Conversation::find_of`], for an event that is likely to be followed by others of the same message.
+    pub(crate) fn find_again(&mut self, genus: Genus, id: &str) -> Option<Place> {
+        self.last_found = self.find_of(genus, id)?;
         Some(self.last_found)
     }
 
@@ -218,9 +245,23 @@ impl Conversation {
         }
     }
 
+    /// Says where the messages of an id are, which has gone from one to another.
+    #[cold]
+    fn note_twin(&mut self, earlier: Place, place: Place, message: &Message) {
+        let (before, now) = (Genus::of(&self.messages[earlier]), Genus::of(message));
+        if before != now || self.twins.contains_key(message.id()) {
+            let twins = self.twins.entry(message.id().to_owned()).or_default();
+            twins[before as usize].get_or_insert(earlier);
+            twins[now as usize] = Some(place);
+        }
+    }
+
     fn add(&mut self, message: Message) -> Place {
         let place = self.messages.len();
-        self.by_id.set(message.id(), place, |place| self.messages[place].id() == message.id());
+        let earlier = self.by_id.set(message.id(), place, |place| self.messages[place].id() == message.id());
+        if let Some(earlier) = earlier {
+            self.note_twin(earlier, place, &message);
+        }
         note_calls(&mut self.by_call, &mut self.last_call, place, &message);
         self.messages.push(message);
         self.links.push(Link::default());
@@ -228,6 +269,11 @@ impl Conversation {
         self.last_found = place;
         place
     }
+}
+
+/// Whether the one restates the other.
+pub(crate) fn is_same(one: &Message, other: &Message) -> bool {
+    one.id() == other.id() && Genus::of(one) == Genus::of(other)
 }
 
 /// Says where the calls of a message are.

@@ -38,12 +38,15 @@ impl Places {
         self.slots.find(hash, |slot| slot.hash == hash && is_at(slot.place)).map(|slot| slot.place)
     }
 
-    /// Says where the id is from now on.
-    pub(crate) fn set(&mut self, id: &str, place: usize, is_at: impl Fn(usize) -> bool) {
+    /// Says where the id is from now on, and gives the place where it was.
+    pub(crate) fn set(&mut self, id: &str, place: usize, is_at: impl Fn(usize) -> bool) -> Option<usize> {
         let hash = self.hashes.hash_one(id);
         match self.slots.find_mut(hash, |slot| slot.hash == hash && is_at(slot.place)) {
-            Some(slot) => slot.place = place,
-            None => self.add_hashed(hash, place),
+            Some(slot) => Some(std::mem::replace(&mut slot.place, place)),
+            None => {
+                self.add_hashed(hash, place);
+                None
+            }
         }
     }
 

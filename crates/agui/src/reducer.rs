@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use serde_json::{Map, Value};
 
-use crate::conversation::{Conversation, Place};
+use crate::conversation::{Conversation, Genus, Place, is_same};
 use crate::event::Event;
 use crate::events::{
     ActivityDelta, ActivitySnapshot, ReasoningEncryptedValue, ReasoningEncryptedValueSubtype, ReasoningMessageStart,
@@ -148,7 +148,7 @@ impl Reducer {
                     self.set_state(input.starting_state());
                 }
                 for message in input.messages {
-                    if self.conversation.find(message.id()).is_none() {
+                    if self.conversation.find_of(Genus::of(&message), message.id()).is_none() {
                         self.conversation.append(message);
                     }
                 }
@@ -206,13 +206,11 @@ impl Reducer {
     }
 
     fn text_start(&mut self, start: TextMessageStart) -> Result<(), (WarningRule, String)> {
-        let held = self.message(&start.message_id);
-        let taken = held.filter(|held| is_taken(ItemKind::Text, held)).map(Message::role);
-        if held.is_some() && taken.is_none() {
+        if self.conversation.find_of(Genus::Other, &start.message_id).is_some() {
             // A reopened message continues; its established values stand (events/text-messages).
             return self.text_metadata(ItemKind::Text, &start.message_id, start.metadata);
         }
-        let result = taken.map_or(Ok(()), |role| Err(id_used_twice(&start.message_id, role)));
+        let result = self.id_is_free(&start.message_id);
         let TextMessageStart { message_id: id, role, name, metadata, subagent_run_id, .. } = start;
         self.conversation.append(match role.unwrap_or_default() {
             TextMessageRole::Developer => Message::Developer(DeveloperMessage {
@@ -241,12 +239,12 @@ impl Reducer {
     }
 
     fn reasoning_start(&mut self, start: ReasoningMessageStart) -> Result<(), (WarningRule, String)> {
-        let held = self.message(&start.message_id);
-        let taken = held.filter(|held| is_taken(ItemKind::Reasoning, held)).map(Message::role);
-        if held.is_some() && taken.is_none() {
-            return self.text_metadata(ItemKind::Reasoning, &start.message_id, start.metadata);
+        let id = &start.message_id;
+        let is_activity = || matches!(self.message(id), Some(Message::Activity(_)));
+        if self.conversation.find_of(Genus::Reasoning, id).is_some() || is_activity() {
+            return self.text_metadata(ItemKind::Reasoning, id, start.metadata);
         }
-        let result = taken.map_or(Ok(()), |role| Err(id_used_twice(&start.message_id, role)));
+        let result = self.id_is_free(id);
         self.conversation.append(Message::Reasoning(ReasoningMessage {
             id: start.message_id,
             metadata: start.metadata,
@@ -256,16 +254,30 @@ impl Reducer {
         result
     }
 
-    /// The message that holds streamed text of a kind, and the place of its text.
+    /// basic/index, "Identifiers": a `messageId` is unique within its thread.
+    fn id_is_free(&self, id: &str) -> Result<(), (WarningRule, String)> {
+        let Some(held) = self.message(id) else { return Ok(()) };
+        let role = held.role();
+        let message =
+            format!("The id '{id}' is that of a {role} message; another message of the same id was made for this.");
+        Err((WarningRule::TextTarget, message))
+    }
+
+    /// The message that holds streamed text of a kind, and the place of its text. Reasoning is what an agent chose not to say
+    /// in its answer, so the two never run into each other, whatever they are called.
     fn text_target(&mut self, kind: ItemKind, id: &str) -> Result<Place, (WarningRule, String)> {
         let missing = |what: String| (WarningRule::TextTarget, what);
-        let place = self.conversation.find_again(id).ok_or_else(|| missing(format!("No message '{id}' is held.")))?;
+        let genus = if kind == ItemKind::Reasoning { Genus::Reasoning } else { Genus::Other };
+        let Some(place) = self.conversation.find_again(genus, id) else {
+            return Err(missing(match self.message(id).map(Message::role) {
+                Some("activity") => {
+                    format!("Message '{id}' is an activity and cannot hold streamed text; it was skipped.")
+                }
+                Some(role) => format!("Message '{id}' is a {role} message and cannot hold other text; it was skipped."),
+                None => format!("No message '{id}' is held."),
+            }));
+        };
         match self.conversation.message_mut(place) {
-            // Reasoning is what an agent chose not to say in its answer, so the two never run into each other.
-            message if is_taken(kind, message) => {
-                let role = message.role();
-                Err(missing(format!("Message '{id}' is a {role} message and cannot hold other text; it was skipped.")))
-            }
             Message::Activity(_) => {
                 Err(missing(format!("Message '{id}' is an activity and cannot hold streamed text; it was skipped.")))
             }
@@ -361,7 +373,7 @@ impl Reducer {
 
     fn tool_call_result(&mut self, result: ToolCallResult) {
         let ToolCallResult { message_id: id, tool_call_id, content, metadata, subagent_run_id, .. } = result;
-        if let Some(place) = self.conversation.find(&id)
+        if let Some(place) = self.conversation.find_of(Genus::Result, &id)
             && let Message::Tool(held) = self.conversation.message_mut(place)
         {
             // The same result again, as in a replay, is the same message and not a second one. What was said of it beside
@@ -390,7 +402,7 @@ impl Reducer {
         // Of two messages with one id the later one counts, at the place of the earlier one.
         let mut restated = Conversation::with_capacity(snapshot.len());
         for message in snapshot {
-            match restated.find(message.id()) {
+            match restated.find_of(Genus::of(&message), message.id()) {
                 Some(place) => restated.replace(place, message),
                 None => {
                     restated.append(message);
@@ -398,16 +410,17 @@ impl Reducer {
             }
         }
         // So is one that restates some of it twice.
-        let same = |(place, message): (Place, &Message)| restated.message(place).id() == message.id();
+        let same = |(place, message): (Place, &Message)| is_same(restated.message(place), message);
         if held.len() <= restated.len() && held.iter().enumerate().all(same) {
             self.conversation = restated;
             return;
         }
         let mut messages = Vec::with_capacity(held.len().max(restated.len()));
-        let (mut restated, places) = restated.into_places();
-        for message in held {
-            let is_at = |place: Place| restated[place].as_ref().is_some_and(|other| other.id() == message.id());
-            if let Some(restatement) = places.find(message.id(), is_at).and_then(|place| restated[place].take()) {
+        let find = |message: &Message| restated.find_of(Genus::of(message), message.id());
+        let places: Vec<Option<Place>> = held.iter().map(find).collect();
+        let mut restated = restated.into_slots();
+        for (message, place) in held.into_iter().zip(places) {
+            if let Some(restatement) = place.and_then(|place| restated[place].take()) {
                 messages.push(restatement);
             } else if match message {
                 Message::Activity(_) => !tracks_activities,
@@ -454,7 +467,7 @@ impl Reducer {
 
     fn activity_delta(&mut self, delta: ActivityDelta) -> Result<(), (WarningRule, String)> {
         let id = &delta.message_id;
-        let place = self.conversation.find_again(id);
+        let place = self.conversation.find_again(Genus::Other, id);
         let Some(Message::Activity(activity)) = place.map(|place| self.conversation.message_mut(place)) else {
             let message = format!("ACTIVITY_DELTA names '{id}', which is no activity that is held; it was skipped.");
             return Err((WarningRule::ActivityTarget, message));
@@ -473,12 +486,17 @@ impl Reducer {
         Err((WarningRule::PatchNotApplied, message))
     }
 
+    /// The message that an encrypted value belongs to: reasoning, where several have its id.
+    fn encrypted_message(&self, id: &str) -> Option<Place> {
+        self.conversation.find_of(Genus::Reasoning, id).or_else(|| self.conversation.find(id))
+    }
+
     fn encrypted_value(&mut self, value: ReasoningEncryptedValue) -> Result<(), (WarningRule, String)> {
         let slot = match value.subtype {
             ReasoningEncryptedValueSubtype::ToolCall => {
                 self.conversation.tool_call_mut(&value.entity_id).map(|call| &mut call.encrypted_value)
             }
-            ReasoningEncryptedValueSubtype::Message => match self.conversation.find(&value.entity_id) {
+            ReasoningEncryptedValueSubtype::Message => match self.encrypted_message(&value.entity_id) {
                 Some(place) => self.conversation.message_mut(place).encrypted_value_mut(),
                 None => None,
             },
@@ -498,21 +516,6 @@ impl Reducer {
             }
         }
     }
-}
-
-/// Whether a message is a thing of its own, which text of this kind neither opens again nor extends.
-fn is_taken(kind: ItemKind, message: &Message) -> bool {
-    match kind {
-        ItemKind::Reasoning => !matches!(message, Message::Reasoning(_) | Message::Activity(_)),
-        ItemKind::Text | ItemKind::ToolCall => matches!(message, Message::Reasoning(_) | Message::Tool(_)),
-    }
-}
-
-/// basic/index, "Identifiers": a `messageId` is unique within its thread.
-fn id_used_twice(id: &str, role: &str) -> (WarningRule, String) {
-    let message =
-        format!("The id '{id}' is that of a {role} message; another message of the same id was made for this.");
-    (WarningRule::TextTarget, message)
 }
 
 fn state_kept(reason: String) -> (WarningRule, String) {

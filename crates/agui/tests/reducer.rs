@@ -382,8 +382,30 @@ fn text_of_two_kinds_never_runs_into_each_other() {
             .collect();
         assert_eq!((made, warnings), (held.to_vec(), vec![WarningRule::TextTarget]));
     }
-    // Open at once, the later one holds its own, and what the earlier one still gets is skipped.
+    // Open at once, each gets its own.
     let (messages, _, warnings) = reduce(json!([reasoning[0], text[0], reasoning[1], text[1], reasoning[2], text[2]]));
-    assert_eq!((&messages[0]["content"], &messages[1]["content"]), (&json!(""), &json!("answer")));
-    assert_eq!(warnings, [WarningRule::TextTarget; 3]);
+    assert_eq!((&messages[0]["content"], &messages[1]["content"]), (&json!("thought"), &json!("answer")));
+    assert_eq!(warnings, [WarningRule::TextTarget]);
+    // A result that comes again is the same one.
+    let (messages, ..) = reduce([&result[..], &text[..], &result[..]].concat().into());
+    assert_eq!(messages.as_array().unwrap().len(), 2);
+    // A snapshot of a producer that does not track reasoning restates the answer and leaves the reasoning where it is; one
+    // that tracks both restates both.
+    let answer = json!({"id": "m", "role": "assistant", "content": "restated"});
+    let thought = json!({"id": "m", "role": "reasoning", "content": "restated"});
+    let asked = json!({"id": "u", "role": "user", "content": "asked"});
+    for (restated, held) in [
+        (json!([asked, answer]), [("reasoning", "thought"), ("assistant", "restated"), ("user", "asked")]),
+        (json!([asked, thought, answer]), [("reasoning", "restated"), ("assistant", "restated"), ("user", "asked")]),
+    ] {
+        let snapshot = [json!({"type": "MESSAGES_SNAPSHOT", "messages": restated})];
+        let (messages, ..) = reduce([&reasoning[..], &text[..], &snapshot[..], &snapshot[..]].concat().into());
+        let made: Vec<_> = messages
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|message| (message["role"].as_str().unwrap(), message["content"].as_str().unwrap()))
+            .collect();
+        assert_eq!(made, held);
+    }
 }
