@@ -56,7 +56,14 @@ pub(crate) struct Unreadable {
 impl Unreadable {
     /// Looks at the error that reading `json` to a value came to.
     pub(crate) fn new(json: &[u8], error: serde_json::Error) -> Self {
-        Self { why: why(json, &error), error }
+        let why = why(json, &error);
+        // What goes past a limit may be no JSON behind that all the same. This reader keeps to the grammar alone.
+        if matches!(why, Why::Limit(_) | Why::HalfAPair)
+            && let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(json)
+        {
+            return Self { why: Why::Syntax, error };
+        }
+        Self { why, error }
     }
 
     /// What should have come.
@@ -157,6 +164,10 @@ mod tests {
             let (told, words) = why_not(json.as_bytes());
             assert_eq!(told, Why::Syntax, "{json}");
             assert!(words.starts_with("The event is not a JSON document: "), "{words}");
+        }
+        // Also behind what goes past a limit.
+        for json in [r#"{"a":1e400 oops}"#, r#"{"a":"\ud83d" oops}"#, &format!("{}oops", "[".repeat(200))] {
+            assert_eq!(why_not(json.as_bytes()).0, Why::Syntax, "{json}");
         }
         assert_eq!(why_not(b"{\"a\":\"\xff\"}").1, NOT_UTF8);
     }

@@ -87,7 +87,7 @@ impl Serialize for WarningRule {
 /// Something a developer should know about a stream or an input that was accepted all the same.
 ///
 /// About one event, or one input, at most [`MOST_WARNINGS`] are given. Where there is more to say, one more warning says how
-/// much: it has the rule of the first that was left out, and no path.
+/// much: it has the rule of one that was left out where that is known, else `unknown-member`, and no path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
     /// Why it was given.

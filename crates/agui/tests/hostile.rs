@@ -123,7 +123,8 @@ fn a_frame_of_next_to_nothing_over_and_over_is_refused_before_it_takes_a_hundred
         assert_eq!(refused, Err(ProtoError::BeyondReader { frame: 0, limit: ReaderLimit::EmptyElements }));
         assert!(read(&frame_of(10_000, nothing)).is_ok());
     }
-    // The shortest messages that mean something are no such thing.
+    // The shortest parts, operations and messages that mean something are no such thing.
+    assert!(read(&frame_of(20_000, &prost_field(1, &prost_field(1, b"a")))).is_ok());
     let message = [prost_field(1, b"1"), prost_field(2, b"user"), prost_field(3, b"")].concat();
     assert!(read(&frame_of(20_000, &message)).is_ok());
 }

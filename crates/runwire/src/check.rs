@@ -26,6 +26,20 @@ pub struct Judged {
     source: String,
 }
 
+/// What a source came to.
+#[derive(Debug)]
+pub struct Streams {
+    judged: Vec<Judged>,
+    /// Whether there is one more that goes past a limit of this reader: nobody can say whether it conforms.
+    one_is_unjudged: bool,
+}
+
+impl From<Judged> for Streams {
+    fn from(judged: Judged) -> Streams {
+        Streams { judged: vec![judged], one_is_unjudged: false }
+    }
+}
+
 impl Judged {
     fn conforms(&self) -> bool {
         matches!(self.judgement.report.outcome, ReportedOutcome::Completed)
@@ -43,7 +57,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
         rules::explain(name, args.json, args.format, &mut out.lock())?;
         return Ok(Exit::Done);
     }
-    let judged = source::judge(&args).await?;
+    let Streams { judged, one_is_unjudged } = source::judge(&args).await?;
     let mut out = out.lock();
     match args.format {
         _ if args.json => {
@@ -61,7 +75,11 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
         FormatArg::Sarif => writeln!(out, "{}", sarif::document(&judged))?,
     }
     out.flush()?;
-    Ok(if judged.iter().all(Judged::conforms) { Exit::Done } else { Exit::Failed })
+    Ok(match judged.iter().all(Judged::conforms) {
+        false => Exit::Failed,
+        true if one_is_unjudged => Exit::CouldNot,
+        true => Exit::Done,
+    })
 }
 
 /// Rules are told for people or as JSON; the other formats are about streams.

@@ -15,10 +15,11 @@ use super::json_value::collect;
 use super::wire::{Carried, IntoJson, Room, Unread};
 use crate::unreadable::ReaderLimit;
 
-/// More elements than these have to be of some size. The shortest message or call that means something has as many bytes
-/// as the bound; what is shorter costs a peer next to nothing, and whoever reads it some hundred bytes.
+/// More elements than these have to be of some size. The shortest operation or part that means something has as many bytes
+/// as the bound, and a message or a call more; what is shorter costs a peer next to nothing, and whoever reads it some
+/// hundred bytes.
 const MANY: usize = 10_000;
-const LEAST_MEAN_BYTES: usize = 8;
+const LEAST_MEAN_BYTES: usize = 5;
 
 /// One element: the encoding of a `W`.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use runwire_agui::{Answer, CheckError, CheckOptions, Checker, Judgement};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{Judged, endpoint};
+use super::{Judged, Streams, endpoint};
 use crate::plain::Plain;
 
 /// Base64 with or without the padding at its end: not every tool writes it.
@@ -147,7 +147,7 @@ pub fn is_capture(head: &[u8]) -> bool {
 }
 
 /// Judges each event stream of a HAR file, under its URL.
-pub fn judge(name: &str, har: &[u8], options: &CheckOptions, only: Option<&str>) -> anyhow::Result<Vec<Judged>> {
+pub fn judge(name: &str, har: &[u8], options: &CheckOptions, only: Option<&str>) -> anyhow::Result<Streams> {
     let har = har.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(har);
     let Har { log: Log { entries } } =
         serde_json::from_slice(har).context("it begins like a HAR file, but cannot be read as one")?;
@@ -155,6 +155,7 @@ pub fn judge(name: &str, har: &[u8], options: &CheckOptions, only: Option<&str>)
     let mut judged = Vec::new();
     let mut skipped = false;
     let mut without_body = false;
+    let mut one_is_unjudged = false;
     for (number, entry) in entries.into_iter().enumerate() {
         let mut entry: Result<Entry<'_>, Unjudged> = serde_json::from_str(entry.get())
             .map_err(|error| if error.is_data() { Unjudged::NoEntry } else { Unjudged::BrokenEntry(error) });
@@ -171,6 +172,10 @@ pub fn judge(name: &str, har: &[u8], options: &CheckOptions, only: Option<&str>)
             Err(reason) => {
                 skipped = true;
                 without_body |= matches!(reason, Unjudged::NoBody);
+                one_is_unjudged |= matches!(
+                    reason,
+                    Unjudged::Unreadable(CheckError::BeyondReader { .. } | CheckError::TooLarge { .. })
+                );
                 let line = format!("{name}: {source} is skipped: {reason}");
                 eprintln!("runwire: {}", Plain(&line));
             }
@@ -187,7 +192,7 @@ pub fn judge(name: &str, har: &[u8], options: &CheckOptions, only: Option<&str>)
         };
         bail!("there is nothing to check: {reason}");
     }
-    Ok(judged)
+    Ok(Streams { judged, one_is_unjudged })
 }
 
 /// What a stream of a capture is called. One URL is usually asked many times, so the name says which request it was.

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use reqwest::Url;
 use runwire_agui::{CheckOptions, Checker, Keep, RunAgentInput};
 
-use super::{Judged, endpoint, har};
+use super::{Judged, Streams, endpoint, har};
 use crate::cli::CheckArgs;
 use crate::plain::Plain;
 
@@ -17,7 +17,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const HEAD_BYTES: usize = 1024;
 
 /// Judges the streams of the source that the arguments name.
-pub async fn judge(args: &CheckArgs) -> anyhow::Result<Vec<Judged>> {
+pub async fn judge(args: &CheckArgs) -> anyhow::Result<Streams> {
     let Some(source) = args.source.as_deref() else { bail!("there is no source to check") };
     let url = url(source)?;
     if url.is_none() && (!args.header.is_empty() || args.timeout.is_some()) {
@@ -33,7 +33,7 @@ pub async fn judge(args: &CheckArgs) -> anyhow::Result<Vec<Judged>> {
     let keep = if args.no_reduce { Keep::Nothing } else { Keep::Everything };
     let options = CheckOptions { input: None, form: None, agent: args.protocol_version, keep };
     if let Some(url) = url {
-        return Ok(vec![endpoint::judge(&url, given, options, args).await?]);
+        return Ok(endpoint::judge(&url, given, options, args).await?.into());
     }
     let input = given.map(GivenInput::decode).transpose()?;
     let options = CheckOptions { input, ..options };
@@ -103,12 +103,7 @@ fn read_input(path: &Path) -> anyhow::Result<GivenInput> {
 }
 
 /// Judges what a file holds, in pieces: a capture's streams, or the one stream that it is.
-fn read_stream(
-    name: &str,
-    mut source: impl Read,
-    options: CheckOptions,
-    args: &CheckArgs,
-) -> anyhow::Result<Vec<Judged>> {
+fn read_stream(name: &str, mut source: impl Read, options: CheckOptions, args: &CheckArgs) -> anyhow::Result<Streams> {
     let unreadable = || if name == "-" { "standard input cannot be read" } else { "it cannot be read" };
     let mut chunk = Vec::with_capacity(CHUNK_BYTES);
     // A pipe gives what there is, which may be too little to tell.
@@ -127,5 +122,5 @@ fn read_stream(
         chunk.clear();
         source.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut chunk).with_context(unreadable)?;
     }
-    Ok(vec![Judged { judgement: checker.finish()?, source: name.to_owned() }])
+    Ok(Judged { judgement: checker.finish()?, source: name.to_owned() }.into())
 }

@@ -269,3 +269,24 @@ async fn sarif_says_of_each_result_which_of_the_streams_of_a_url_it_is_about() {
     let sources: Vec<&Value> = results.iter().map(|result| &result["properties"]["source"]).collect();
     assert_eq!(json!(sources), json!(["POST https://a.example/ (request 1)", "POST https://a.example/ (request 2)"]));
 }
+
+/// A stream that goes past a limit of this reader is not judged, so nobody may take the capture for one that conforms.
+#[tokio::test]
+async fn a_stream_of_a_capture_that_cannot_be_judged_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = sse(&events());
+    let bad = sse(&events()[1..]);
+    let beyond = sse(&[events()[0].clone(), r#"{"type":"STATE_SNAPSHOT","snapshot":1e400}"#.into()]);
+    let entry = |body| ("https://app.example/agent", "text/event-stream", Some(body), None);
+    for (second, exit) in [(good.as_str(), 2), (bad.as_str(), 1)] {
+        let capture = har(&[entry(second), entry(beyond.as_str())]);
+        std::fs::write(folder.path().join("network.har"), capture).unwrap();
+        let done = run(folder.path(), &["check", "network.har", "--format", "json"]).await.exits(exit);
+        assert_eq!(done.json_lines().len(), 1, "the other is judged: {}", done.stdout);
+        assert!(
+            done.stderr.contains("request 2) is skipped: event 1 of the stream holds a number beyond"),
+            "{}",
+            done.stderr
+        );
+    }
+}
