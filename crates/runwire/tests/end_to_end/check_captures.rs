@@ -276,7 +276,7 @@ async fn a_stream_of_a_capture_that_cannot_be_judged_is_no_success() {
     let folder = tempfile::tempdir().unwrap();
     let good = sse(&events());
     let bad = sse(&events()[1..]);
-    let beyond = sse(&[events()[0].clone(), r#"{"type":"STATE_SNAPSHOT","snapshot":1e400}"#.into()]);
+    let beyond = sse(&events()[..1]) + "data: {\"type\":\"STATE_SNAPSHOT\",\"snapshot\":1e400}\n\n";
     let entry = |body| ("https://app.example/agent", "text/event-stream", Some(body), None);
     for (second, exit) in [(good.as_str(), 2), (bad.as_str(), 1)] {
         let capture = har(&[entry(second), entry(beyond.as_str())]);
