@@ -4,7 +4,7 @@
 use runwire_agui::{Event, PROTOCOL_VERSION, Reducer, RunAgentInput, StateSnapshot};
 use runwire_bridge::{OwnNames, Peer, Projection, StoredPayload, TEXT_PAYLOAD};
 use runwire_frame::Frame;
-use runwire_store::{RunFilter, RunRecord, Store};
+use runwire_store::{ReadError, RunFilter, RunRecord, Store};
 use serde_json::Value;
 
 use crate::history_reader::stored_payload;
@@ -78,10 +78,10 @@ pub(crate) async fn next_input(
 const RUNS: usize = 100;
 
 /// What the agent of a run calls the things that a client was told under other names by its runs before this one in the
-/// conversation.
+/// conversation. A run whose log is damaged, or was removed in between, says nothing of it: it takes nothing from this one.
 ///
 /// # Errors
-/// When the store or a log cannot be read.
+/// When the store cannot be read.
 pub(crate) async fn own_names_before(store: &Store, run_id: &str) -> Result<OwnNames, RecoverError> {
     let mut names = OwnNames::default();
     let Some(record) = store.run(run_id).await? else { return Ok(names) };
@@ -92,8 +92,16 @@ pub(crate) async fn own_names_before(store: &Store, run_id: &str) -> Result<OwnN
         ..RunFilter::default()
     };
     for earlier in store.runs(filter).await? {
-        if earlier.attempt > 1 && earlier.run_id != run_id {
-            names.add(own_names(store, &earlier.run_id).await?);
+        if earlier.attempt == 1 || earlier.run_id == run_id {
+            continue;
+        }
+        match own_names(store, &earlier.run_id).await {
+            Ok(own) => names.add(own),
+            Err(error @ RecoverError::Read(ReadError::Storage(_))) => return Err(error),
+            Err(error) => tracing::error!(
+                run_id = %earlier.run_id, %error,
+                "the log of a run cannot be read; the names that it has told go on to no run behind it"
+            ),
         }
     }
     Ok(names)

@@ -60,6 +60,37 @@ async fn a_further_attempt_may_make_its_agents_calls_again_by_their_ids() {
     assert_eq!((&arguments["toolCallId"], &arguments["delta"]), (&json!("call.2"), &json!("{}")));
 }
 
+/// What a client was told by its earlier runs is looked up in their logs, and one of those may not be there any more.
+#[tokio::test]
+async fn a_damaged_log_of_an_earlier_run_takes_nothing_from_the_next_run() {
+    for damage in ["DELETE FROM frames", "UPDATE frames SET body = x'7b7d'"] {
+        let damage = format!("{damage} WHERE seq = 3 AND run = (SELECT id FROM runs WHERE run_id = ?1)");
+        let bed = bed([retried(2, succeeds_in(2))]);
+        let earlier = bed.create(request("a", input("t", "r1"))).await.unwrap().record.run_id;
+        assert_eq!(bed.ended(&earlier).await.ending(), "completed");
+        // So that its frames are in the file alone.
+        patiently(async {
+            while bed.store.live_runs() > 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let file = rusqlite::Connection::open(bed.dir.path().join("runwire.db")).unwrap();
+        assert_eq!(file.execute(&damage, [&earlier]).unwrap(), 1, "{damage}");
+        let readable = async |run_id: &str| {
+            let read = bed.store.read(run_id, 0, 1000).await;
+            read.is_ok_and(|entries| entries.iter().all(|entry| runwire_frame::Frame::decode(&entry.body()).is_ok()))
+        };
+        assert!(!readable(&earlier).await, "{damage}");
+
+        let mut asked = input("t", "r2");
+        asked.messages.push(serde_json::from_value(json!({ "id": "x.2", "role": "user", "content": "And?" })).unwrap());
+        let next = bed.create(request("a", asked)).await.unwrap().record.run_id;
+        let log = bed.ended(&next).await;
+        assert_eq!(log.ending(), "completed", "{damage}: {}", log.dump());
+    }
+}
+
 #[tokio::test]
 async fn a_retryable_failure_is_tried_again_and_the_run_has_one_end() {
     let bed = bed([retried(3, succeeds_in(3))]);
