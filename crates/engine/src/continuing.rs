@@ -77,6 +77,10 @@ pub(crate) async fn next_input(
 /// How many runs of a conversation are looked at for the names that they gave, the newest first.
 const RUNS: usize = 100;
 
+/// Of how many of them that had one attempt the beginning is read. What a client was told goes on from run to run, so it is
+/// in one of the last, if in any.
+const BEGINNINGS: usize = 10;
+
 /// What the agent of a run calls the things that a client was told under other names by its runs before this one in the
 /// conversation. A run whose log is damaged, or was removed in between, says nothing of it: it takes nothing from this one.
 ///
@@ -91,11 +95,20 @@ pub(crate) async fn own_names_before(store: &Store, run_id: &str) -> Result<OwnN
         limit: RUNS,
         ..RunFilter::default()
     };
+    let mut beginnings = 0;
     for earlier in store.runs(filter).await? {
-        if earlier.attempt == 1 || earlier.run_id == run_id {
+        if earlier.run_id == run_id {
             continue;
         }
-        match own_names(store, &earlier.run_id).await {
+        let own = if earlier.attempt > 1 {
+            own_names(store, &earlier.run_id).await
+        } else if beginnings < BEGINNINGS {
+            beginnings += 1;
+            names_taken_up(store, &earlier.run_id).await
+        } else {
+            continue;
+        };
+        match own {
             Ok(own) => names.add(own),
             Err(error @ RecoverError::Read(ReadError::Storage(_))) => return Err(error),
             Err(error) => tracing::error!(
@@ -105,6 +118,16 @@ pub(crate) async fn own_names_before(store: &Store, run_id: &str) -> Result<OwnN
         }
     }
     Ok(names)
+}
+
+/// The names that a run has taken up of those before it. One of a single attempt gives none itself, so its beginning has all.
+async fn names_taken_up(store: &Store, run_id: &str) -> Result<OwnNames, RecoverError> {
+    let mut projection = Projection::new(Peer::Current);
+    for entry in store.read(run_id, 0, 1).await? {
+        let frame = Frame::decode(&entry.body()).map_err(|source| RecoverError::Frame { seq: entry.seq(), source })?;
+        projection.push(&frame, None)?;
+    }
+    Ok(projection.own_names())
 }
 
 /// What the agent of a run calls the things that a client was told under other names. Those are given where an attempt

@@ -12,6 +12,7 @@ use std::time::Duration;
 use fixture::{
     agent, answers, bed, completed, ended, input, overloaded, patiently, request, retried, retried_after, suspended,
 };
+use runwire_agui::Reducer;
 use runwire_bridge::{Ending, Failure, Opening};
 use runwire_engine::{Agent, Engine, EngineOptions, Recovered, RetryPolicy, RunWriter, WriteError};
 use runwire_frame::{Data, ErrorCode, FrameType, RunStatus, SegmentStatus};
@@ -58,6 +59,52 @@ async fn a_further_attempt_may_make_its_agents_calls_again_by_their_ids() {
     assert_eq!(started.map(|event| event["toolCallId"].clone()).collect::<Vec<_>>(), ["call", "call.2"]);
     let arguments = events.iter().rfind(|event| event["type"] == "TOOL_CALL_ARGS").unwrap();
     assert_eq!((&arguments["toolCallId"], &arguments["delta"]), (&json!("call.2"), &json!("{}")));
+}
+
+/// However long a conversation is, its client calls a thing as it was told.
+#[tokio::test]
+async fn the_names_that_a_client_was_told_go_on_from_run_to_run() {
+    let given = Arc::new(Mutex::new(Vec::new()));
+    let seen = given.clone();
+    let again = agent("a", move |exchange, starting| {
+        let seen = seen.clone();
+        async move {
+            let writer = starting.begin(None);
+            *seen.lock().unwrap() = exchange.input.messages.clone();
+            if exchange.input.messages.len() == 1 {
+                let scout = writer.agent(Opening::named("scout")).await?;
+                let call = writer.tool("call", "look", Opening::default().inside(scout.id())).await?;
+                call.arguments("{}").await?;
+                if exchange.attempt == 1 {
+                    return Err(overloaded());
+                }
+                call.arguments_complete().await?;
+                call.end(Ending::completed()).await?;
+                scout.end(Ending::completed()).await?;
+            }
+            Ok(completed())
+        }
+    });
+    let bed = bed([retried(2, again)]);
+    let first = bed.create(request("a", input("t", "r0"))).await.unwrap().record.run_id;
+    let log = bed.ended(&first).await;
+    let mut client = Reducer::from_input(&input("t", "r0"));
+    for (index, event) in log.events.iter().enumerate() {
+        assert_eq!(client.apply(event.clone(), index), None);
+    }
+    let mut asked = input("t", "r0");
+    asked.messages = client.messages().cloned().collect();
+    let result = json!({ "id": "shown", "role": "tool", "toolCallId": "call.2", "content": "ok" });
+    asked.messages.push(serde_json::from_value(result).unwrap());
+    // More than are looked at.
+    for number in 1..=102 {
+        asked.run_id = format!("r{number}");
+        let next = bed.create(request("a", asked.clone())).await.unwrap().record.run_id;
+        bed.ended(&next).await;
+        let given = given.lock().unwrap().clone();
+        assert_eq!(given[1].tool_calls()[0].id, "call", "in run {number}");
+        assert_eq!(serde_json::to_value(&given[2]).unwrap()["toolCallId"], "call", "in run {number}");
+    }
 }
 
 /// What a client was told by its earlier runs is looked up in their logs, and one of those may not be there any more.
