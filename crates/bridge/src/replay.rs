@@ -35,6 +35,10 @@ pub(crate) struct Replay {
     began_with: Value,
     /// The last restatement of the messages.
     messages: Option<Restated<MessagesSnapshot>>,
+    /// Whether a restatement of the messages had activities, and then all of them. One that has none says nothing of them.
+    tells_activities: bool,
+    /// The same of reasoning.
+    tells_reasoning: bool,
     /// The last restatement of the state; one of its own where there were only changes.
     state: Option<Restated<StateSnapshot>>,
     /// Activities in the order of their first event.
@@ -78,6 +82,8 @@ impl Replay {
             calls: calls_of(&input.messages).collect(),
             began_with: input.starting_state(),
             messages: None,
+            tells_activities: false,
+            tells_reasoning: false,
             state: None,
             activities: Vec::new(),
             activity_places: HashMap::new(),
@@ -100,12 +106,18 @@ impl Replay {
             }
             Event::RunFinished(_) | Event::RunError(_) => self.cut_off(),
             Event::MessagesSnapshot(snapshot) => {
+                let tells_activities = tracks(&snapshot.messages, is_activity);
+                let tells_reasoning = tracks(&snapshot.messages, is_reasoning);
                 self.streamed = 0;
-                if tracks(&snapshot.messages, is_reasoning) {
+                if tells_reasoning {
                     self.reasoned = 0;
                 }
                 self.calls = calls_of(&snapshot.messages).collect();
-                self.messages = Some(Restated::new(snapshot.clone()));
+                // What it does not track stays as an earlier one had it.
+                let changed = self.tells_activities && !tells_activities || self.tells_reasoning && !tells_reasoning;
+                self.tells_activities |= tells_activities;
+                self.tells_reasoning |= tells_reasoning;
+                self.messages = Some(Restated { snapshot: snapshot.clone(), changed });
                 self.apply(snapshot.into());
             }
             Event::StateSnapshot(snapshot) => {
@@ -123,7 +135,9 @@ impl Replay {
                 // Where it was not told as a whole, the input may hold it.
                 let unsaid = || ActivitySnapshot::new(&*delta.message_id, &*delta.activity_type, Map::new());
                 self.activity_mut(&delta.message_id, unsaid).0.changed = true;
-                self.apply(delta.into());
+                if self.apply(delta.into()) {
+                    self.messages_change(self.tells_activities);
+                }
             }
             event => match item(&event) {
                 Some((kind, id)) => {
@@ -144,11 +158,9 @@ impl Replay {
         self.cut_off();
         let mut snapshots = Vec::new();
         let mut dropped = self.dropped;
-        let mut tells_activities = false;
+        let (tells_activities, tells_reasoning) = (self.tells_activities, self.tells_reasoning);
         match self.messages {
             Some(Restated { snapshot, changed }) => {
-                tells_activities = tracks(&snapshot.messages, is_activity);
-                let tells_reasoning = tracks(&snapshot.messages, is_reasoning);
                 if !tells_reasoning {
                     dropped += self.reasoned;
                 }
@@ -248,7 +260,9 @@ impl Replay {
             known.changed = known.changed || known.snapshot.metadata.is_some();
             known.snapshot = snapshot.clone();
         }
-        self.apply(snapshot.into());
+        if self.apply(snapshot.into()) {
+            self.messages_change(self.tells_activities);
+        }
     }
 
     /// An event that opens, extends or closes an item. One that the client has when it is opened is kept back until its end:

@@ -4,6 +4,8 @@
 
 mod log;
 
+use std::collections::HashSet;
+
 use log::{Relay, THREAD, events, input};
 use proptest::prelude::*;
 use runwire_agui::{Event, Message, Reducer, RunAgentInput};
@@ -231,6 +233,35 @@ fn a_restatement_says_nothing_of_what_it_does_not_track() {
     assert_eq!(held(&asked, &relayed(&asked, &stream)), held(&asked, &stream));
 }
 
+/// Who declared all activities, or all reasoning, has to be heard again when something of them changes.
+#[test]
+fn what_a_restatement_tracks_is_told_with_the_changes_that_came_behind_it() {
+    let asked = asked(&["u"], None);
+    let activity = json!({"id": "p", "role": "activity", "activityType": "PLAN", "content": {"n": 1}});
+    let thought = json!({"id": "r", "role": "reasoning", "content": "hm"});
+    let tracking = messages(json!([user("u"), activity, thought]));
+    let replaces = plan_delta("p", json!([{"op": "replace", "path": "/n", "value": 2}]));
+    for (behind, holds) in [
+        (vec![replaces], vec!["u", "p", "r"]),
+        (vec![plan("p", json!({"n": 2}))], vec!["u", "p", "r"]),
+        (vec![plan("p2", json!({}))], vec!["u", "p", "r", "p2"]),
+        // It tracks neither, and leaves both as they are.
+        (vec![messages(json!([user("u"), user("u2")]))], vec!["u", "p", "r", "u2"]),
+    ] {
+        let old = [vec![tracking.clone()], behind.clone()].concat();
+        let stream = replaying(old, vec![], &asked);
+        assert_eq!(replayed(&asked, &stream).dropped, 0);
+        let told = held(&asked, &relayed(&asked, &stream));
+        assert_eq!(told, held(&asked, &stream), "{behind:?}");
+        let (are_held, holds): (HashSet<&str>, HashSet<&str>) =
+            (ids(&told.0).into_iter().collect(), holds.into_iter().collect());
+        assert_eq!(are_held, holds, "{behind:?}");
+    }
+    // What it has already is told as it came.
+    let stream = replaying(vec![tracking.clone()], vec![], &asked);
+    assert_eq!(replayed(&asked, &stream).snapshots, events(vec![tracking]));
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     State(u8),
@@ -279,10 +310,13 @@ fn said(op: &Op, step: usize) -> Vec<Value> {
             vec![plan_delta(&format!("plan-{}", n % 3), json!([{"op": "replace", "path": "/n", "value": -1}]))]
         }
         Op::Messages(n) => {
-            let known = ["u0", "u1", "u2", "a0", "a1"].into_iter().enumerate().filter(|(i, _)| n >> i & 1 == 1);
-            let list = known.map(|(_, id)| match id.starts_with('u') {
-                true => user(id),
-                false => json!({"id": id, "role": "assistant", "content": format!("restated {step}")}),
+            let all = ["u0", "u1", "u2", "a0", "a1", "plan-0", "plan-1", "t0"];
+            let known = all.into_iter().enumerate().filter(|(i, _)| n >> i & 1 == 1);
+            let list = known.map(|(_, id)| match &id[..1] {
+                "u" => user(id),
+                "p" => json!({"id": id, "role": "activity", "activityType": "PLAN", "content": {"n": step}}),
+                "t" => json!({"id": id, "role": "reasoning", "content": format!("restated {step}")}),
+                _ => json!({"id": id, "role": "assistant", "content": format!("restated {step}")}),
             });
             vec![messages(list.collect())]
         }

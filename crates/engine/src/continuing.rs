@@ -4,7 +4,7 @@
 use runwire_agui::{Event, PROTOCOL_VERSION, Reducer, RunAgentInput, StateSnapshot};
 use runwire_bridge::{OwnNames, Peer, Projection, StoredPayload, TEXT_PAYLOAD};
 use runwire_frame::Frame;
-use runwire_store::{RunFilter, RunRecord, Store};
+use runwire_store::{ReadError, RunFilter, RunRecord, Store};
 use serde_json::Value;
 
 use crate::history_reader::stored_payload;
@@ -77,11 +77,15 @@ pub(crate) async fn next_input(
 /// How many runs of a conversation are looked at for the names that they gave, the newest first.
 const RUNS: usize = 100;
 
+/// Of how many of them that had one attempt the beginning is read. What a client was told goes on from run to run, so it is
+/// in one of the last, if in any.
+const BEGINNINGS: usize = 10;
+
 /// What the agent of a run calls the things that a client was told under other names by its runs before this one in the
-/// conversation.
+/// conversation. A run whose log is damaged, or was removed in between, says nothing of it: it takes nothing from this one.
 ///
 /// # Errors
-/// When the store or a log cannot be read.
+/// When the store cannot be read.
 pub(crate) async fn own_names_before(store: &Store, run_id: &str) -> Result<OwnNames, RecoverError> {
     let mut names = OwnNames::default();
     let Some(record) = store.run(run_id).await? else { return Ok(names) };
@@ -91,12 +95,39 @@ pub(crate) async fn own_names_before(store: &Store, run_id: &str) -> Result<OwnN
         limit: RUNS,
         ..RunFilter::default()
     };
+    let mut beginnings = 0;
     for earlier in store.runs(filter).await? {
-        if earlier.attempt > 1 && earlier.run_id != run_id {
-            names.add(own_names(store, &earlier.run_id).await?);
+        if earlier.run_id == run_id {
+            continue;
+        }
+        let own = if earlier.attempt > 1 {
+            own_names(store, &earlier.run_id).await
+        } else if beginnings < BEGINNINGS {
+            beginnings += 1;
+            names_taken_up(store, &earlier.run_id).await
+        } else {
+            continue;
+        };
+        match own {
+            Ok(own) => names.add(own),
+            Err(error @ RecoverError::Read(ReadError::Storage(_))) => return Err(error),
+            Err(error) => tracing::error!(
+                run_id = %earlier.run_id, %error,
+                "the log of a run cannot be read; the names that it has told go on to no run behind it"
+            ),
         }
     }
     Ok(names)
+}
+
+/// The names that a run has taken up of those before it. One of a single attempt gives none itself, so its beginning has all.
+async fn names_taken_up(store: &Store, run_id: &str) -> Result<OwnNames, RecoverError> {
+    let mut projection = Projection::new(Peer::Current);
+    for entry in store.read(run_id, 0, 1).await? {
+        let frame = Frame::decode(&entry.body()).map_err(|source| RecoverError::Frame { seq: entry.seq(), source })?;
+        projection.push(&frame, None)?;
+    }
+    Ok(projection.own_names())
 }
 
 /// What the agent of a run calls the things that a client was told under other names. Those are given where an attempt

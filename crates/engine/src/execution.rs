@@ -70,10 +70,7 @@ impl Execution {
         let mut again = false;
         loop {
             let end = match self.due().await {
-                Due::Now => match self.core.admit_exchange(&self.store).await? {
-                    None => self.attempt(again).await?,
-                    Some(end) => end,
-                },
+                Due::Now => self.attempt(again).await?,
                 Due::Stopped => ExchangeEnd::Cancelled { usage: Vec::new(), agui: None },
                 Due::Left => return Ok(()),
             };
@@ -90,8 +87,17 @@ impl Execution {
         }
     }
 
-    /// Executes the attempt that is due.
-    async fn attempt(&mut self, again: bool) -> Result<ExchangeEnd, AppendError> {
+    /// Executes the attempt that is due, if it may be.
+    async fn attempt(&mut self, again: bool) -> Result<ExchangeEnd, WriteError> {
+        // Whatever looks at the exchange before its driver does may begin it, and its beginning says the names.
+        if let Err(error) = self.restore_names().await {
+            return Ok(unreadable(format!(
+                "by which names the run's client knows what was said cannot be read: {error}"
+            )));
+        }
+        if let Some(end) = self.core.admit_exchange(&self.store).await? {
+            return Ok(end);
+        }
         if again
             && self.exchange.resumed
             && let Err(error) = self.read_results().await
@@ -99,12 +105,7 @@ impl Execution {
             // Without them what was approved might be done twice.
             return Ok(unreadable(format!("what the attempt before has done cannot be read: {error}")));
         }
-        if let Err(error) = self.restore_names().await {
-            return Ok(unreadable(format!(
-                "by which names the run's client knows what was said cannot be read: {error}"
-            )));
-        }
-        self.drive().await
+        Ok(self.drive().await?)
     }
 
     /// Gives the driver what the client has sent by the agent's own ids. What further attempts have said was told by others

@@ -150,7 +150,7 @@ async fn read(
         run,
         projection: Projection::new(Peer::Current),
         around: None,
-        told: None,
+        first: None,
         // Of a run that has ended no exchange is taken back, so nothing has to be remembered for it.
         before: (run.ended_at.is_none() && !matches!(without, Without::Nothing) || left_out.is_some())
             .then(|| (history.clone(), 0)),
@@ -210,8 +210,8 @@ struct Reading<'a> {
     projection: Projection,
     /// While an exchange is not over.
     around: Option<Surroundings>,
-    /// The same of the exchange that was over last.
-    told: Option<Surroundings>,
+    /// The same of the run's first exchange, once that is over. What is to be withheld of the run goes back to there.
+    first: Option<Surroundings>,
     /// The history before the exchange that the log is at, and the frame that began the exchange.
     before: Option<(History, u64)>,
     head: u64,
@@ -240,9 +240,9 @@ impl Reading<'_> {
                 if let Data::RunEnd(end) = &frame.data {
                     self.over = true;
                     if end.failure_class.as_deref() == Some(ErrorCode::GuardrailBlocked.as_str())
-                        && let Some(told) = &self.told
+                        && let Some(first) = &self.first
                     {
-                        history.withhold(told);
+                        history.withhold(first);
                     }
                 }
                 // A long log is passed over without waiting for anything.
@@ -266,8 +266,8 @@ impl Reading<'_> {
             None => event,
         };
         history.apply(event);
-        if ended {
-            self.told = self.around.take();
+        if ended && let Some(around) = self.around.take() {
+            self.first.get_or_insert(around);
         }
     }
 }

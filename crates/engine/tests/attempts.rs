@@ -12,6 +12,7 @@ use std::time::Duration;
 use fixture::{
     agent, answers, bed, completed, ended, input, overloaded, patiently, request, retried, retried_after, suspended,
 };
+use runwire_agui::Reducer;
 use runwire_bridge::{Ending, Failure, Opening};
 use runwire_engine::{Agent, Engine, EngineOptions, Recovered, RetryPolicy, RunWriter, WriteError};
 use runwire_frame::{Data, ErrorCode, FrameType, RunStatus, SegmentStatus};
@@ -58,6 +59,83 @@ async fn a_further_attempt_may_make_its_agents_calls_again_by_their_ids() {
     assert_eq!(started.map(|event| event["toolCallId"].clone()).collect::<Vec<_>>(), ["call", "call.2"]);
     let arguments = events.iter().rfind(|event| event["type"] == "TOOL_CALL_ARGS").unwrap();
     assert_eq!((&arguments["toolCallId"], &arguments["delta"]), (&json!("call.2"), &json!("{}")));
+}
+
+/// However long a conversation is, its client calls a thing as it was told.
+#[tokio::test]
+async fn the_names_that_a_client_was_told_go_on_from_run_to_run() {
+    let given = Arc::new(Mutex::new(Vec::new()));
+    let seen = given.clone();
+    let again = agent("a", move |exchange, starting| {
+        let seen = seen.clone();
+        async move {
+            let writer = starting.begin(None);
+            *seen.lock().unwrap() = exchange.input.messages.clone();
+            if exchange.input.messages.len() == 1 {
+                let scout = writer.agent(Opening::named("scout")).await?;
+                let call = writer.tool("call", "look", Opening::default().inside(scout.id())).await?;
+                call.arguments("{}").await?;
+                if exchange.attempt == 1 {
+                    return Err(overloaded());
+                }
+                call.arguments_complete().await?;
+                call.end(Ending::completed()).await?;
+                scout.end(Ending::completed()).await?;
+            }
+            Ok(completed())
+        }
+    });
+    let bed = bed([retried(2, again)]);
+    let first = bed.create(request("a", input("t", "r0"))).await.unwrap().record.run_id;
+    let log = bed.ended(&first).await;
+    let mut client = Reducer::from_input(&input("t", "r0"));
+    for (index, event) in log.events.iter().enumerate() {
+        assert_eq!(client.apply(event.clone(), index), None);
+    }
+    let mut asked = input("t", "r0");
+    asked.messages = client.messages().cloned().collect();
+    let result = json!({ "id": "shown", "role": "tool", "toolCallId": "call.2", "content": "ok" });
+    asked.messages.push(serde_json::from_value(result).unwrap());
+    // More than are looked at.
+    for number in 1..=102 {
+        asked.run_id = format!("r{number}");
+        let next = bed.create(request("a", asked.clone())).await.unwrap().record.run_id;
+        bed.ended(&next).await;
+        let given = given.lock().unwrap().clone();
+        assert_eq!(given[1].tool_calls()[0].id, "call", "in run {number}");
+        assert_eq!(serde_json::to_value(&given[2]).unwrap()["toolCallId"], "call", "in run {number}");
+    }
+}
+
+/// What a client was told by its earlier runs is looked up in their logs, and one of those may not be there any more.
+#[tokio::test]
+async fn a_damaged_log_of_an_earlier_run_takes_nothing_from_the_next_run() {
+    for damage in ["DELETE FROM frames", "UPDATE frames SET body = x'7b7d'"] {
+        let damage = format!("{damage} WHERE seq = 3 AND run = (SELECT id FROM runs WHERE run_id = ?1)");
+        let bed = bed([retried(2, succeeds_in(2))]);
+        let earlier = bed.create(request("a", input("t", "r1"))).await.unwrap().record.run_id;
+        assert_eq!(bed.ended(&earlier).await.ending(), "completed");
+        // So that its frames are in the file alone.
+        patiently(async {
+            while bed.store.live_runs() > 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let file = rusqlite::Connection::open(bed.dir.path().join("runwire.db")).unwrap();
+        assert_eq!(file.execute(&damage, [&earlier]).unwrap(), 1, "{damage}");
+        let readable = async |run_id: &str| {
+            let read = bed.store.read(run_id, 0, 1000).await;
+            read.is_ok_and(|entries| entries.iter().all(|entry| runwire_frame::Frame::decode(&entry.body()).is_ok()))
+        };
+        assert!(!readable(&earlier).await, "{damage}");
+
+        let mut asked = input("t", "r2");
+        asked.messages.push(serde_json::from_value(json!({ "id": "x.2", "role": "user", "content": "And?" })).unwrap());
+        let next = bed.create(request("a", asked)).await.unwrap().record.run_id;
+        let log = bed.ended(&next).await;
+        assert_eq!(log.ending(), "completed", "{damage}: {}", log.dump());
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use fixture::{
     suspended,
 };
 use runwire_agui::{Message, RunAgentInput};
-use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening};
+use runwire_bridge::{Completion, Ending, ExchangeEnd, Failure, Opening, Question, Suspension, ToolOutput};
 use runwire_engine::{
     Action, Agent, ChildRun, Concurrency, CreateRun, Engine, EngineOptions, Exchange, Guarded, Guardrail,
     IdempotencyKey, Judge, PromptHistory, Recovered, ResumeRun, RunRequest, Starting, Without,
@@ -413,6 +413,46 @@ async fn what_a_guardrail_stopped_is_given_to_nobody_and_keeps_nobody_from_going
         assert_eq!(all[..3], ["> one", "Answer to one", "> two"], "{agent}: {all:?}");
     }
     assert!(lines(&session(&bed).await).contains(&"> forbidden".to_owned()), "the session tells what was said");
+}
+
+/// A call that was made stands with its result or not at all: an agent that is told that nobody had answered may make it
+/// once more.
+#[tokio::test]
+async fn of_a_run_that_a_guardrail_stopped_behind_an_answer_no_exchange_is_given() {
+    let answering = Answering::new();
+    let mut asking = agent("asking", |exchange, starting| async move {
+        let writer = starting.begin(None);
+        if !exchange.resumed {
+            let tool = writer.tool("call_1", "delete", Opening::default()).await?;
+            tool.arguments("{}").await?;
+            tool.arguments_complete().await?;
+            return Ok(ExchangeEnd::Suspended(Suspension::asking(Question::approval("call_1"), [])));
+        }
+        if let Some(tool) = writer.waiting_tool("call_1").await? {
+            let output = ToolOutput::Text("deleted".to_owned());
+            tool.result(true, &output).await?.end(Ending::completed()).await?;
+        }
+        let message = writer.message(Opening::default()).await?;
+        message.text("It held a secret.").await?;
+        message.end(Ending::completed()).await?;
+        Ok(completed())
+    });
+    let judge = Judge::Pattern("secret".parse().unwrap());
+    let rail = Guardrail { name: "secret".to_owned(), on: vec![Guarded::Output], judge, action: Action::Stop };
+    asking.policy.guardrails.push(rail);
+    let bed = bed([asking, answering.agent("b")]);
+    said(&bed, "b", "one").await;
+    let run_id = created(&bed, "asking", "delete it").await;
+    bed.reaches(&run_id, RunStatus::Suspended).await;
+    bed.idle().await;
+    let entries = answers("s", "x", &["approval_call_1"]).resume.unwrap();
+    let resume = ResumeRun { run_id: run_id.clone(), answers: entries, exchange_id: None, principal: None };
+    patiently(bed.engine.resume(resume)).await.unwrap();
+    assert_eq!(bed.ended(&run_id).await.failure_class(), Some("GUARDRAIL_BLOCKED"));
+    said(&bed, "b", "two").await;
+    assert_eq!(given(&answering.last()), ["> one", "Answer to one", "> two"]);
+    let told = lines(&session(&bed).await);
+    assert_eq!(told[2..5], ["> delete it", "calls delete", "result None"], "the session tells what was done");
 }
 
 #[tokio::test]

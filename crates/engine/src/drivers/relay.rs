@@ -274,8 +274,13 @@ impl Relay {
 
     /// Refuses to follow earlier runs without end. What restates a whole takes the place of what was there.
     fn weigh_replayed(&mut self, event: &Event) -> Option<Failure> {
-        let restates = matches!(event, Event::MessagesSnapshot(_) | Event::StateSnapshot(_));
-        if restates || !self.upstream.is_in_earlier_run() {
+        let belongs = match event {
+            Event::MessagesSnapshot(_) | Event::StateSnapshot(_) => false,
+            // Each may echo messages that no other has. What begins behind the requested run is not followed.
+            Event::RunStarted(started) => self.starting.is_some() && started.run_id != self.exchange.input.run_id,
+            _ => self.upstream.is_in_earlier_run(),
+        };
+        if !belongs {
             return None;
         }
         self.replayed += event.to_json_string().len();

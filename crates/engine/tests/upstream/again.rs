@@ -2,6 +2,7 @@
 
 use runwire_agui::{Message, Reducer, RunAgentInput};
 use runwire_engine::drivers::{AguiDriver, AguiOptions};
+use runwire_engine::{Action, Guarded, Guardrail, Judge};
 use runwire_frame::RunStatus;
 use serde_json::{Value, json};
 
@@ -11,9 +12,16 @@ use crate::{THREAD, ask, message, run_finished, run_started, with};
 
 /// In front of an agent that may be asked again, and is.
 fn asked_again(url: String) -> Bed {
+    asked_again_behind(url, Vec::new())
+}
+
+/// The same behind guardrails.
+fn asked_again_behind(url: String, guardrails: Vec<Guardrail>) -> Bed {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let driver = AguiDriver::new(AguiOptions { idempotent: true, ..AguiOptions::new(url) }).unwrap();
-    bed([retried(5, driven_by("upstream", driver))])
+    let mut upstream = retried(5, driven_by("upstream", driver));
+    upstream.policy.guardrails = guardrails;
+    bed([upstream])
 }
 
 /// What a client holds that has followed the run from its beginning.
@@ -142,6 +150,20 @@ async fn an_agent_is_answered_by_its_own_ids_also_when_it_is_asked_once_more() {
 /// id. It is the agent's own that it knows it by, also after it was asked twice in the run before.
 #[tokio::test]
 async fn a_call_that_was_left_to_the_application_is_answered_by_the_agents_own_id() {
+    answered_by_the_agents_own_id(Vec::new()).await;
+}
+
+/// A guardrail that warns begins the run in front of its agent.
+#[tokio::test]
+async fn so_is_one_whose_conversation_a_guardrail_warns_of() {
+    let judge = Judge::Pattern("Go on".parse().unwrap());
+    let rail = Guardrail { name: "hurry".to_owned(), on: vec![Guarded::Input], judge, action: Action::Warn };
+    let log = answered_by_the_agents_own_id(vec![rail]).await;
+    assert!(log.notices().iter().any(|(code, _)| *code == "guardrail_warned"), "{}", log.dump());
+}
+
+/// Its second run's log.
+async fn answered_by_the_agents_own_id(guardrails: Vec<Guardrail>) -> Log {
     let server = Server::start(|number, seen| {
         let [begins, ends] = scout(&format!("attempt {number}"));
         let run_id = &seen.body["runId"];
@@ -162,11 +184,12 @@ async fn a_call_that_was_left_to_the_application_is_answered_by_the_agents_own_i
         }
     })
     .await;
-    let bed = asked_again(server.url());
+    let bed = asked_again_behind(server.url(), guardrails);
     let first = bed.ended(&ask(&bed).await).await;
     let mut messages = held(&first);
     let result = json!({ "id": "r", "role": "tool", "toolCallId": "c.2", "content": "shown" });
-    messages.push(serde_json::from_value(result).unwrap());
+    let said = json!({ "id": "u", "role": "user", "content": "Go on, please." });
+    messages.extend([result, said].map(|message| serde_json::from_value(message).unwrap()));
     let next = RunAgentInput { messages: messages.clone(), ..input(THREAD, "run-2") };
     let started = bed.create(request("upstream", next)).await.unwrap();
     let log = bed.ended(&started.record.run_id).await;
@@ -182,4 +205,5 @@ async fn a_call_that_was_left_to_the_application_is_answered_by_the_agents_own_i
     let after: Vec<Message> = reducer.messages().cloned().collect();
     assert_eq!(after[..messages.len()], messages[..]);
     assert_eq!(after.len(), messages.len() + 1);
+    log
 }

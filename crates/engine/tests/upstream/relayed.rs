@@ -223,6 +223,22 @@ async fn earlier_runs_that_come_to_more_than_a_frame_holds_fail_the_run() {
     assert_channel_error(&log, "", &["replayed of earlier runs, as one STATE_SNAPSHOT, nests more than"]);
 }
 
+/// Each beginning may echo messages that no other has, and all of them are held until the requested run begins.
+#[tokio::test]
+async fn earlier_runs_whose_beginnings_come_to_too_much_fail_the_run() {
+    let text = "x".repeat(15 << 20);
+    let mut events = Vec::new();
+    for number in 0..5 {
+        let run_id = format!("earlier-{number}");
+        let said = json!({ "id": format!("old-{number}"), "role": "user", "content": text });
+        let input = json!({ "threadId": THREAD, "runId": run_id, "messages": [said], "tools": [], "context": [] });
+        events.push(json!({ "type": "RUN_STARTED", "threadId": THREAD, "runId": run_id, "input": input }));
+        events.push(json!({ "type": "RUN_FINISHED", "threadId": THREAD, "runId": run_id }));
+    }
+    let log = log_of(Answer::events(&with(with(events, underway()), [run_finished()]))).await;
+    assert_channel_error(&log, "", &["replayed more than 67108864 bytes of earlier runs"]);
+}
+
 #[tokio::test]
 async fn a_stream_that_is_wrong_in_every_event_is_told_of_a_thousand_times_and_once_more() {
     let newer = vec![json!({ "type": "HOLOGRAM_STARTED" }); 1500];
