@@ -123,22 +123,7 @@ async fn a_request_with_a_key_that_comes_again_with_what_is_empty_or_without_it_
 }
 
 fn stored(agent_id: &str, input: &RunAgentInput) -> NewRun {
-    NewRun {
-        run_id: "run_before".to_owned(),
-        agent_id: agent_id.to_owned(),
-        session_id: input.thread_id.clone(),
-        exchange_id: input.run_id.clone(),
-        input_digest: former_input(agent_id, input),
-        lane: "default".to_owned(),
-        status: "queued".to_owned(),
-        created_at: 1,
-        principal: None,
-        trigger_kind: "api".to_owned(),
-        agent_revision_id: None,
-        parent_run_id: None,
-        metadata: Value::Null,
-        input: json!(input),
-    }
+    NewRun { input_digest: former_input(agent_id, input), ..fixture::stored("run_before", agent_id, input) }
 }
 
 #[tokio::test]

@@ -13,22 +13,8 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 fn new_run(run_id: &str, input: Value) -> NewRun {
-    NewRun {
-        run_id: run_id.to_owned(),
-        agent_id: "demo".to_owned(),
-        session_id: format!("session-of-{run_id}"),
-        exchange_id: format!("exchange-of-{run_id}"),
-        input_digest: "digest".to_owned(),
-        lane: "default".to_owned(),
-        status: "queued".to_owned(),
-        created_at: 1,
-        principal: None,
-        trigger_kind: "api".to_owned(),
-        agent_revision_id: None,
-        parent_run_id: None,
-        metadata: Value::Null,
-        input,
-    }
+    let named = fixture::input(&format!("session-of-{run_id}"), &format!("exchange-of-{run_id}"));
+    NewRun { input, ..fixture::stored(run_id, "demo", &named) }
 }
 
 fn restarted(bed: &Bed) -> Engine {

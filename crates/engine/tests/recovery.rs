@@ -16,7 +16,7 @@ use runwire_engine::drivers::{DemoDriver, DemoOptions};
 use runwire_engine::{Agent, Engine, EngineOptions, Recovered};
 use runwire_frame::{Data, Frame, RunStatus, SegmentStatus};
 use runwire_store::{Append, Created, NewFrame, NewRun, RunUpdate, Store, StoreOptions, TailItem};
-use serde_json::{Value, json};
+use serde_json::json;
 
 fn demo() -> Agent {
     driven_by("demo", DemoDriver::new(DemoOptions { pace: Duration::ZERO, repeat: 1 }))
@@ -56,23 +56,7 @@ fn endless() -> Agent {
 }
 
 fn new_run(run_id: &str) -> NewRun {
-    let input = input(&format!("thread-of-{run_id}"), "exchange-1");
-    NewRun {
-        run_id: run_id.to_owned(),
-        agent_id: "demo".to_owned(),
-        session_id: input.thread_id.clone(),
-        exchange_id: input.run_id.clone(),
-        input_digest: "digest".to_owned(),
-        lane: "default".to_owned(),
-        status: "queued".to_owned(),
-        created_at: 1,
-        principal: None,
-        trigger_kind: "api".to_owned(),
-        agent_revision_id: None,
-        parent_run_id: None,
-        metadata: Value::Null,
-        input: serde_json::to_value(&input).unwrap(),
-    }
+    fixture::stored(run_id, "demo", &input(&format!("thread-of-{run_id}"), "exchange-1"))
 }
 
 /// Puts these frames into the store as the log of a run that a server was writing when it died.

@@ -5,7 +5,7 @@
 //! after some thirty levels.
 
 use prost::DecodeError;
-use prost::bytes::{Buf, BufMut};
+use prost::bytes::Buf;
 use prost::encoding::{
     DecodeContext, WireType, decode_varint, encode_key, encode_varint, encoded_len_varint, skip_field,
 };
@@ -25,34 +25,36 @@ pub(super) struct Object(Vec<u8>);
 /// A message that collects its fields as they are. Protobuf merges a message that is there twice, and collecting both
 /// does.
 macro_rules! kept_encoded {
-    ($($name:ident)*) => {$(
-        impl prost::Message for $name {
-            fn encode_raw(&self, out: &mut impl BufMut) {
-                out.put_slice(&self.0);
+    ($([$($generics:tt)*] $name:ty, $fields:tt;)*) => {$(
+        impl<$($generics)*> prost::Message for $name {
+            fn encode_raw(&self, out: &mut impl prost::bytes::BufMut) {
+                out.put_slice(&self.$fields);
             }
 
             fn merge_field(
                 &mut self,
                 tag: u32,
-                wire_type: WireType,
-                from: &mut impl Buf,
-                context: DecodeContext,
-            ) -> Result<(), DecodeError> {
-                collect(&mut self.0, tag, wire_type, from, context)
+                wire_type: prost::encoding::WireType,
+                from: &mut impl prost::bytes::Buf,
+                context: prost::encoding::DecodeContext,
+            ) -> Result<(), prost::DecodeError> {
+                $crate::proto::json_value::collect(&mut self.$fields, tag, wire_type, from, context)
             }
 
             fn encoded_len(&self) -> usize {
-                self.0.len()
+                self.$fields.len()
             }
 
             fn clear(&mut self) {
-                self.0.clear();
+                self.$fields.clear();
             }
         }
     )*};
 }
 
-kept_encoded!(Json Object);
+pub(super) use kept_encoded;
+
+kept_encoded! { [] Json, 0; [] Object, 0; }
 
 /// Adds a field as it came to the encoding of a message.
 pub(super) fn collect(

@@ -5,13 +5,10 @@
 
 use std::marker::PhantomData;
 
-use prost::DecodeError;
-use prost::bytes::{Buf, BufMut};
-use prost::encoding::{DecodeContext, WireType};
 use serde_json::Value;
 
 use super::encoder::ProtoEncodeError;
-use super::json_value::collect;
+use super::json_value::kept_encoded;
 use super::wire::{Carried, IntoJson, Room, Unread};
 use crate::unreadable::ReaderLimit;
 
@@ -34,29 +31,7 @@ impl<W> Default for Kept<W> {
     }
 }
 
-impl<W: std::fmt::Debug + Send + Sync> prost::Message for Kept<W> {
-    fn encode_raw(&self, out: &mut impl BufMut) {
-        out.put_slice(&self.fields);
-    }
-
-    fn merge_field(
-        &mut self,
-        tag: u32,
-        wire_type: WireType,
-        from: &mut impl Buf,
-        context: DecodeContext,
-    ) -> Result<(), DecodeError> {
-        collect(&mut self.fields, tag, wire_type, from, context)
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.fields.len()
-    }
-
-    fn clear(&mut self) {
-        self.fields.clear();
-    }
-}
+kept_encoded! { [W: std::fmt::Debug + Send + Sync] Kept<W>, fields; }
 
 impl<V: Carried<W>, W: prost::Message> Carried<Kept<W>> for V {
     fn carry(&self) -> Result<Kept<W>, ProtoEncodeError> {
